@@ -16,12 +16,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/graph"
+	"github.com/rockpool/rockpool/graph/download"
+	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime/audit"
 	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/guard"
 	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/runtime/language"
 	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/runtime/versions"
+	"github.com/rockpool/rockpool/server/routes"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -64,7 +69,18 @@ func newServerWith(t *testing.T, languages *language.Set) *server {
 	go func() { ended <- eng.Run(ctx) }()
 	go func() { ended <- log.Run(ctx) }()
 	<-eng.Restored()
-	at := httptest.NewServer(graph.Handler(eng, graph.Options{Languages: languages, AllowedHosts: []string{"127.0.0.1"}, Book: book, Audit: log, Logger: zap.NewNop()}))
+	guarded := guard.New(eng, book, log)
+	if languages == nil {
+		languages = language.Default()
+	}
+	measured, links, admission := versions.New(guarded, languages), download.NewLinks(nil), &routes.Admission{Book: book}
+	at := httptest.NewServer(routes.New(routes.Options{
+		API: graph.Handler(graph.Options{
+			Guard: guarded, Links: links, Languages: languages, Versions: measured, Logger: zap.NewNop(), Settings: graph.Settings{Admit: admission.Admit},
+		}),
+		Downloads: download.Handler{Links: links, Source: guarded, Callers: admission, Refuse: transport.Presenter{Logger: zap.NewNop()}.Refuse},
+		Admission: admission, Health: eng.Health,
+	}))
 	t.Cleanup(func() {
 		stop()
 		at.Close()

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/rockpool/rockpool/graph/transport"
+	"github.com/rockpool/rockpool/clients"
 )
 
 // Bounds are the limits for callers. 0 means a default that follows from the server's memory.
@@ -26,7 +26,7 @@ const (
 
 // check returns an [Error] for a value out of range. maxBody is the largest body of one request.
 func (c *Bounds) check(maxBody int64) error {
-	if least := transport.LeastBodies(maxBody); c.BodyMemory != 0 && (c.BodyMemory < least || c.BodyMemory > maxBodyMemory) {
+	if least := clients.LeastMemory(maxBody); c.BodyMemory != 0 && (c.BodyMemory < least || c.BodyMemory > maxBodyMemory) {
 		return &Error{"body-memory", strconv.FormatInt(c.BodyMemory, 10), fmt.Sprintf("%d to %d bytes with a max-body of %d, or 0 for a share of the server's memory", least, int64(maxBodyMemory), maxBody)}
 	}
 	for _, b := range []struct {

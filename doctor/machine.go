@@ -18,7 +18,7 @@ import (
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/runtime/finding"
 	"github.com/rockpool/rockpool/server"
-	"github.com/rockpool/rockpool/server/secure"
+	"github.com/rockpool/rockpool/server/connections"
 )
 
 // oldestKernel is the first version with time namespaces, which every sandbox uses.
@@ -139,7 +139,7 @@ func judgeRoom(data string, free int64) finding.Finding {
 // the certificate of the settings; its names don't matter. nil: the system's authorities.
 func (c *Command) trust(served config.Config) *tls.Config {
 	if c.Server == "" && served.TLS.Enabled() {
-		return secure.Pin(served.TLS.Cert)
+		return connections.Pin(served.TLS.Cert)
 	}
 	trust, _ := connection.TLS{CAFile: os.Getenv("ROCKPOOL_CA_FILE"), CertFile: os.Getenv("ROCKPOOL_CERT_FILE"), KeyFile: os.Getenv("ROCKPOOL_KEY_FILE")}.Config()
 	return trust // on an error, the finding about the server says what is wrong

@@ -6,34 +6,28 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/rockpool/rockpool/graph/transport/arriving"
-	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 )
 
-// A holdKey is the key of a *peers.Hold in a request's context.
+// A holdKey is the key of a *clients.Reservation in a request's context.
 type holdKey struct{}
 
-// holding returns a context with a Hold: the resources that the request takes of its caller's
+// holding returns a context with a Reservation: the resources that the request takes of its caller's
 // limits.
-func (h Host) holding(ctx context.Context) (context.Context, *peers.Hold) {
-	p := access.FromContext(ctx)
-	shown := peers.Credential{Token: p.ID}
-	if p.Grant != nil {
-		shown.Grant = p.Grant.ID
-	}
-	hold := h.Peers.Hold(ctx, shown)
+func (h Host) holding(ctx context.Context) (context.Context, *clients.Reservation) {
+	hold := h.Peers.Reserve(ctx, clients.CredentialOf(access.FromContext(ctx)))
 	return context.WithValue(ctx, holdKey{}, &hold), &hold
 }
 
-// HoldOf returns what an authenticated request has taken of its caller's limits: it counts as an
+// ReservationOf returns what an authenticated request has taken of its caller's limits: it counts as an
 // operation. It is released when the handler returns.
-func HoldOf(r *http.Request) *peers.Hold {
-	if hold, ok := r.Context().Value(holdKey{}).(*peers.Hold); ok {
+func ReservationOf(r *http.Request) *clients.Reservation {
+	if hold, ok := r.Context().Value(holdKey{}).(*clients.Reservation); ok {
 		return hold
 	}
-	return new(peers.Hold)
+	return new(clients.Reservation)
 }
 
 // A BodyError is the status and the reason with which a body is refused.
@@ -53,7 +47,7 @@ func (e *BodyError) Error() string { return e.Message }
 // read an answer before they have sent everything. It doesn't if the announced length is too long,
 // the body was late or broke off, or the client waits for permission to send it.
 func (h Host) ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	body, hold := arriving.New(w, r, arriving.DefaultSilence), HoldOf(r)
+	body, hold := clients.NewBody(w, r, clients.DefaultSilence), ReservationOf(r)
 	text, err := body.ReadAll(hold, h.MaxBody)
 	if err == nil {
 		return text, nil
@@ -61,7 +55,7 @@ func (h Host) ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	hold.ReleaseMemory()
 	body.Drain()
 	switch code := runtime.CodeOf(err); {
-	case errors.Is(err, peers.ErrTooLong):
+	case errors.Is(err, clients.ErrTooLong):
 		return nil, &BodyError{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body must be at most %d bytes", h.MaxBody)}
 	case code == runtime.CodeQuotaExceeded:
 		return nil, err

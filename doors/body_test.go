@@ -13,8 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/rockpool/rockpool/graph/transport/arriving"
-	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/identity"
@@ -45,14 +44,14 @@ func TestBodies(t *testing.T) {
 			text, err := h.ReadBody(w, r)
 			return string(text), w, err
 		}
-		for _, size := range []int{0, 1, peers.FreeBody - 1, peers.FreeBody, peers.FreeBody + 1, 100_000} {
+		for _, size := range []int{0, 1, clients.FreeBody - 1, clients.FreeBody, clients.FreeBody + 1, 100_000} {
 			for _, length := range []int64{-1, int64(size)} {
 				body := strings.Repeat("x", size)
 				text, w, err := read(strings.NewReader(body), length)
 				if err != nil || text != body {
 					t.Errorf("%d bytes, of which %d are announced: %d, %v", size, length, len(text), err)
 				}
-				if len(w.set) != 2 || !w.set[0].Equal(time.Now().Add(arriving.DefaultSilence)) || !w.set[1].IsZero() {
+				if len(w.set) != 2 || !w.set[0].Equal(time.Now().Add(clients.DefaultSilence)) || !w.set[1].IsZero() {
 					t.Errorf("deadlines %v", w.set)
 				}
 			}
@@ -111,7 +110,7 @@ func (anybody) Known(_ *http.Request, text string) (identity.Caller, error) {
 // A client that never finishes its bodies uses up its own limit, but not that of others.
 func TestSlowBodies(t *testing.T) {
 	const size = 1 << 20
-	all := peers.New(peers.Bounds{Bodies: 4 * size, TokenBodies: 2 * size})
+	all := clients.New(clients.Bounds{Bodies: 4 * size, TokenBodies: 2 * size})
 	mux := http.NewServeMux()
 	Open(mux, Host{MaxBody: size, Peers: all}, anybody{}, new(Counts), &reader{})
 	server := httptest.NewServer(mux)
@@ -144,7 +143,7 @@ func TestSlowBodies(t *testing.T) {
 		}
 	}
 	// The memory of a body doubles as it arrives: half of it could still be in the kernel's buffers.
-	wait.For(t, "the beginnings have arrived", func() bool { return all.Usage().BodyBytes == 2*(size-peers.FreeBody) })
+	wait.For(t, "the beginnings have arrived", func() bool { return all.Usage().BodyBytes == 2*(size-clients.FreeBody) })
 	if got := send("first", strings.NewReader(whole)); got != "QUOTA_EXCEEDED" {
 		t.Errorf("a third body of the slow client: %.80q", got)
 	}
@@ -178,8 +177,8 @@ func TestRefusedBodiesAreAnswered(t *testing.T) {
 		status          int
 		answered, ended time.Duration // since it began
 	}{
-		"it stalls":                           {large, "abc", 0, http.StatusRequestTimeout, arriving.DefaultSilence, arriving.DefaultSilence},
-		"it trickles":                         {large, "", 7 * time.Second, http.StatusRequestTimeout, arriving.MaxTime, arriving.MaxTime},
+		"it stalls":                           {large, "abc", 0, http.StatusRequestTimeout, clients.DefaultSilence, clients.DefaultSilence},
+		"it trickles":                         {large, "", 7 * time.Second, http.StatusRequestTimeout, clients.MaxBodyTime, clients.MaxBodyTime},
 		"it is too long":                      {fmt.Sprintf("Content-Length: %d\r\n\r\n", most+1), "", 0, http.StatusRequestEntityTooLarge, 0, 0},
 		"it is too long, in chunks":           {chunked, chunk(most+1) + "0\r\n\r\n", 0, http.StatusRequestEntityTooLarge, 0, idle},
 		"it is too long, and stalls":          {chunked, chunk(most + 1), 0, http.StatusRequestEntityTooLarge, rest, rest},
@@ -189,14 +188,14 @@ func TestRefusedBodiesAreAnswered(t *testing.T) {
 		"a chunk finds no memory, and stalls": {chunked, chunk(60_000), 0, http.StatusServiceUnavailable, rest, rest},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			bounds := peers.Bounds{Bodies: 10 * most, TokenBodies: 10 * most}
+			bounds := clients.Bounds{Bodies: 10 * most, TokenBodies: 10 * most}
 			if test.status == http.StatusServiceUnavailable {
 				bounds.TokenBodies = 30_000
 			}
-			mux, all := http.NewServeMux(), peers.New(bounds)
+			mux, all := http.NewServeMux(), clients.New(bounds)
 			Open(mux, Host{MaxBody: most, Peers: all}, anybody{}, new(Counts), &reader{})
 			listener := make(pipes.Listener)
-			server := &http.Server{Handler: arriving.BoundUnread(mux), IdleTimeout: idle}
+			server := &http.Server{Handler: all.Handler(mux), IdleTimeout: idle}
 			served, sent := make(chan struct{}), make(chan struct{})
 			go func() { defer close(served); _ = server.Serve(listener) }()
 			client, conn := net.Pipe()
@@ -215,7 +214,7 @@ func TestRefusedBodiesAreAnswered(t *testing.T) {
 				}
 			}()
 			in := bufio.NewReader(client)
-			_ = client.SetDeadline(began.Add(2 * arriving.MaxTime))
+			_ = client.SetDeadline(began.Add(2 * clients.MaxBodyTime))
 			answer, err := http.ReadResponse(in, nil)
 			if err != nil || answer.StatusCode != test.status {
 				t.Fatalf("%s: %+v, %v", name, answer, err)

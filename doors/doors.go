@@ -14,8 +14,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/rockpool/rockpool/graph/transport/arriving"
-	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/guard"
@@ -53,11 +52,11 @@ type Host struct {
 	Languages *language.Set
 	Versions  *versions.Book // of the languages in each environment
 	Version   string
-	MaxBody   int64         // maximum size of a request's body, in bytes
-	Peers     *peers.Peers  // limits of callers; nil: none
-	Memory    *share.Memory // for what a door keeps for its callers; nil: without a limit
+	MaxBody   int64            // maximum size of a request's body, in bytes
+	Peers     *clients.Limiter // limits of callers; nil: none
+	Memory    *share.Memory    // for what a door keeps for its callers; nil: without a limit
 	Cluster   Cluster
-	Early     time.Duration // see response.Early
+	Early     time.Duration // see clients.Early
 	Logger    *zap.Logger
 
 	callers Callers
@@ -70,7 +69,7 @@ type Cluster interface {
 	ClusterStatus(ctx context.Context) (runtime.ClusterStatus, error)
 }
 
-// Callers authenticates tokens, as gate.Admission does.
+// Callers authenticates tokens, as routes.Admission does.
 type Callers interface {
 	// Known returns the caller for a token in a request. An empty text is no token.
 	Known(r *http.Request, text string) (identity.Caller, error)
@@ -101,7 +100,7 @@ func (h Host) Authenticated(by Authentication, next http.Handler) http.Handler {
 		defer hold.Release()
 		if r.Method != http.MethodDelete {
 			if err := hold.Operate(); err != nil {
-				arriving.New(w, r, arriving.DefaultSilence).Drain()
+				clients.NewBody(w, r, clients.DefaultSilence).Drain()
 				by.Refuse(w, r, err)
 				return
 			}
@@ -141,7 +140,7 @@ type lifeKey struct{}
 func (l Life) In(ctx context.Context) context.Context { return context.WithValue(ctx, lifeKey{}, l) }
 
 // Encrypted reports whether a request came over TLS, to this server or to a trusted proxy.
-func Encrypted(r *http.Request) bool { return peers.Encrypted(r) }
+func Encrypted(r *http.Request) bool { return clients.Encrypted(r) }
 
 // Open adds the routes of doors to mux. Their requests are counted in counts. It returns the methods
 // of the routes, and the headers of the doors' clients.

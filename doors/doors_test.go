@@ -10,7 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/identity"
 )
@@ -48,7 +48,7 @@ func (c testCallers) Known(_ *http.Request, text string) (identity.Caller, error
 // A request counts as an operation from before its body is read until it is answered. A DELETE is
 // never refused.
 func TestRequestsAreOperations(t *testing.T) {
-	all := peers.New(peers.Bounds{TokenOperations: 1})
+	all := clients.New(clients.Bounds{TokenOperations: 1})
 	mux := http.NewServeMux()
 	Open(mux, Host{MaxBody: 100, Peers: all}, anybody{}, new(Counts), &reader{})
 	request := func(method, token string, body io.Reader) int {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
@@ -25,9 +26,9 @@ func (r *Routes) Handle(pattern string, handler http.Handler) {
 	}
 	r.mux.Handle(pattern, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		began := time.Now()
-		answer := &answer{ResponseWriter: w}
+		answer := &clients.Recorder{ResponseWriter: w}
 		returned := false
-		defer func() { route.add(answer.class(returned), time.Since(began)) }()
+		defer func() { route.add(class(answer.Status, returned), time.Since(began)) }()
 		handler.ServeHTTP(answer, req)
 		returned = true
 	}))
@@ -104,38 +105,13 @@ type route struct {
 
 func (r *route) add(class int, took time.Duration) { r.took[class].Add(took) }
 
-// An answer records its status. http.ResponseController finds its other methods by Unwrap.
-type answer struct {
-	http.ResponseWriter
-	status int // 0: none yet
-}
-
-// Unwrap supports http.ResponseController.
-func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
-
-// WriteHeader implements http.ResponseWriter.
-func (a *answer) WriteHeader(status int) {
-	if a.status == 0 && (status >= http.StatusOK || status == http.StatusSwitchingProtocols) {
-		a.status = status
-	}
-	a.ResponseWriter.WriteHeader(status)
-}
-
-// Write implements http.ResponseWriter.
-func (a *answer) Write(p []byte) (int, error) {
-	if a.status == 0 {
-		a.status = http.StatusOK
-	}
-	return a.ResponseWriter.Write(p)
-}
-
 // class returns the index of the status' class. A handler that writes nothing answers 200, unless
 // it panics.
-func (a *answer) class(returned bool) int {
+func class(status int, returned bool) int {
 	switch {
-	case a.status >= 100 && a.status <= 599:
-		return a.status/100 - 1
-	case a.status == 0 && returned:
+	case status >= 100 && status <= 599:
+		return status/100 - 1
+	case status == 0 && returned:
 		return 1
 	default:
 		return 4

@@ -34,7 +34,7 @@ func tenantName(id runtime.TenantID, all bool) *string {
 	return &name
 }
 
-// ofTenant returns the tenant that filters a list; nil: no filter.
+// ofTenant returns the tenant that filters a list, or nil.
 func ofTenant(name *string) (*runtime.TenantID, error) {
 	if name == nil {
 		return nil, nil

@@ -18,7 +18,7 @@ const testToken = "correct horse battery"
 func newGuarded(t *testing.T) bed {
 	t.Helper()
 	fake := clustertest.NewFake()
-	return newBedWith(t, fake, fake, bedOptions{Token: testToken, Options: Options{Agents: http.NotFoundHandler(), Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	return newBedWith(t, fake, fake, bedOptions{Token: testToken, site: site{Agents: http.NotFoundHandler(), Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "figures")
 	})}})
 }

@@ -7,8 +7,6 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 
 	"github.com/rockpool/rockpool/graph/model"
-	"github.com/rockpool/rockpool/graph/pagination"
-	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/audit"
 )
@@ -16,7 +14,7 @@ import (
 // AuditLog returns the stored entries. If others can't be stored now, it adds an error that says
 // so.
 func (r query) AuditLog(ctx context.Context, tenant, actor, action, object *string, failed *bool, from, to *time.Time, first *int, after *string, newestFirst *bool) (model.AuditEntryConnection, error) {
-	page, err := pagination.Parse(first, after)
+	page, err := model.ParsePage(first, after)
 	if err != nil {
 		return model.AuditEntryConnection{}, err
 	}
@@ -27,12 +25,14 @@ func (r query) AuditLog(ctx context.Context, tenant, actor, action, object *stri
 	filter := audit.Filter{
 		Tenant: only, Actor: orZero(actor), Action: orZero(action), Object: orZero(object), Failed: failed, From: orZero(from), To: orZero(to), NewestFirst: orZero(newestFirst),
 	}
-	charge := func(bytes int) error { return transport.Charge(ctx, recordMemory*int64(bytes)) }
-	found, err := r.guard.AuditLog(ctx, filter, page.First, page.After, charge)
+	found, err := r.guard.AuditLog(ctx, filter, page.First, page.After)
+	if err == nil {
+		found.Entries, found.More, err = withinMemory(ctx, found.Entries, found.More)
+	}
 	if err == nil && found.Waiting > 0 {
 		graphql.AddError(ctx, runtime.Errorf(runtime.CodeClusterUnavailable, "%d entries are missing here, because they can't be stored now: see health", found.Waiting))
 	}
-	return pagination.Of(found.Entries, func(e audit.Entry) string { return e.ID }, found.More, 0), err
+	return model.PageOf(found.Entries, func(e audit.Entry) string { return e.ID }, found.More, 0), err
 }
 
 func (r auditEntry) ActorKind(_ context.Context, of *audit.Entry) (string, error) {

@@ -10,14 +10,13 @@ import (
 
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/graph/model"
-	"github.com/rockpool/rockpool/graph/pagination"
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/batch"
 	"github.com/rockpool/rockpool/runtime/engine"
 )
 
-// batchInput returns the part of an input that makes it a batch; nil: it starts no batch.
+// batchInput returns the part of an input that makes it a batch; nil if it starts no batch.
 func batchInput(cases []generated.CaseInput, build *generated.BuildInput, stopOnFailure, freshRunners *bool) (*engine.BatchInput, error) {
 	if cases == nil {
 		return nil, withoutCases(map[string]bool{"build": build != nil, "stopOnFailure": orZero(stopOnFailure), "freshRunners": orZero(freshRunners)})
@@ -62,13 +61,13 @@ func bounds(timeLimit *int, limits *generated.LimitsInput) batch.Bounds {
 }
 
 func (r query) Batches(ctx context.Context, runner, env *string, first *int, after *string, newestFirst *bool) (model.BatchConnection, error) {
-	page, err := pagination.Parse(first, after)
+	page, err := model.ParsePage(first, after)
 	if err != nil {
 		return model.BatchConnection{}, err
 	}
 	filter := engine.BatchFilter{RunnerID: runtime.RunnerID(orZero(runner)), EnvironmentID: runtime.EnvironmentID(orZero(env)), NewestFirst: orZero(newestFirst)}
 	found, total, err := r.guard.Batches(ctx, filter, page.First, runtime.BatchID(page.After))
-	return pagination.Loaded(found, func(b runtime.Batch) string { return string(b.ID) }, page, total), err
+	return model.LoadedPage(found, func(b runtime.Batch) string { return string(b.ID) }, page, total), err
 }
 
 func (r query) Batch(ctx context.Context, id string) (*runtime.Batch, error) {
@@ -105,12 +104,16 @@ func (r batchFields) FailedCount(_ context.Context, of *runtime.Batch) (int, err
 }
 
 func (r batchFields) Build(ctx context.Context, of *runtime.Batch) (*runtime.Execution, error) {
-	return r.guard.BatchBuild(ctx, of.ID, chargeRecords(ctx))
+	build, err := r.guard.BatchBuild(ctx, *of)
+	if err == nil && build != nil {
+		err = transport.Charge(ctx, memoryOf(build))
+	}
+	return build, err
 }
 
 // Cases returns a page of the cases. The cursor of a case is its index.
 func (r batchFields) Cases(ctx context.Context, of *runtime.Batch, first *int, after *string) (model.BatchCaseConnection, error) {
-	page, err := pagination.Parse(first, after)
+	page, err := model.ParsePage(first, after)
 	if err != nil {
 		return model.BatchCaseConnection{}, err
 	}
@@ -123,13 +126,12 @@ func (r batchFields) Cases(ctx context.Context, of *runtime.Batch, first *int, a
 		from = at + 1
 	}
 	end := min(from+page.First, of.CaseCount)
-	found, err := r.guard.BatchCases(ctx, *of, from, end, chargeRecords(ctx))
-	return pagination.Of(found, func(c runtime.Case) string { return strconv.Itoa(c.Index) }, end < of.CaseCount, of.CaseCount), err
-}
-
-// chargeRecords returns a function that charges the memory for the records of executions.
-func chargeRecords(ctx context.Context) func(bytes int) error {
-	return func(bytes int) error { return transport.Charge(ctx, recordMemory*int64(bytes)) }
+	found, err := r.guard.BatchCases(ctx, *of, from, end)
+	more := from+len(found) < of.CaseCount
+	if err == nil {
+		found, more, err = withinMemory(ctx, found, more)
+	}
+	return model.PageOf(found, func(c runtime.Case) string { return strconv.Itoa(c.Index) }, more, of.CaseCount), err
 }
 
 // BatchEvents sends a batch's events. BatchFinished is missing if reading fails before the end.

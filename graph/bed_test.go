@@ -1,6 +1,17 @@
 package graph
 
 import (
+	"net/http"
+
+	"github.com/rockpool/rockpool/clients/socket"
+	"github.com/rockpool/rockpool/doors"
+	"github.com/rockpool/rockpool/graph/download"
+	"github.com/rockpool/rockpool/graph/transport"
+	"github.com/rockpool/rockpool/runtime/guard"
+	"github.com/rockpool/rockpool/runtime/language"
+	"github.com/rockpool/rockpool/runtime/versions"
+	"github.com/rockpool/rockpool/server/routes"
+
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,9 +58,51 @@ func newBedOver(t testing.TB, cluster runtime.Cluster, fake *clustertest.Fake) b
 	return newBedWith(t, cluster, fake, bedOptions{})
 }
 
-// bedOptions are a handler's options, and the first administrator's token; "": none is required.
+// A site has what tests choose of the handler that serves all addresses.
+type site struct {
+	Settings
+	Version                      string
+	NoIntrospection              bool
+	AllowedHosts, AllowedOrigins []string
+	Book                         *identity.Book
+	Audit                        *audit.Log
+	Started                      <-chan struct{}
+	Languages                    *language.Set
+	Doors, ClosedDoors           []doors.Door
+	Counts                       *doors.Counts
+	Agents, Metrics              http.Handler
+	Logger                       *zap.Logger
+}
+
+// handler returns the handler, assembled as in package server. eng may be nil for requests that don't
+// reach it.
+func (s site) handler(eng *engine.Engine) http.Handler {
+	guarded := guard.New(eng, s.Book, s.Audit)
+	if s.Languages == nil {
+		s.Languages = language.Default()
+	}
+	measured, links := versions.New(guarded, s.Languages), download.NewLinks(nil)
+	admission := &routes.Admission{Book: s.Book, Failed: guarded.FailureRecorder()}
+	s.Admit = admission.Admit
+	settings, starting := s.WithDefaults(), transport.Starting{Over: s.Started}
+	options := routes.Options{
+		Admission: admission, Origins: s.AllowedOrigins, Starting: starting, Doors: s.Doors, ClosedDoors: s.ClosedDoors, Counts: s.Counts, Agents: s.Agents, Metrics: s.Metrics,
+		API: Handler(Options{
+			Guard: guarded, Links: links, Languages: s.Languages, Versions: measured, Version: s.Version, NoIntrospection: s.NoIntrospection, Starting: starting, Logger: s.Logger, Settings: settings,
+		}),
+		Downloads: download.Handler{Links: links, Source: guarded, Callers: admission, Refuse: transport.Presenter{Logger: s.Logger}.Refuse},
+		Host:      doors.Host{Guard: guarded, Cluster: eng, Early: settings.Early, Languages: s.Languages, Versions: measured, MaxBody: settings.MaxBody, Peers: settings.Peers, Logger: s.Logger},
+	}
+	if eng != nil {
+		options.Health = eng.Health
+	}
+	open := func() bool { return false } // proxies are checked in package routes
+	return &routes.Gate{Hosts: s.AllowedHosts, Origins: s.AllowedOrigins, Open: open, Logger: s.Logger, Next: routes.New(options)}
+}
+
+// bedOptions are a site, and the first administrator's token; "": none is required.
 type bedOptions struct {
-	Options
+	site
 	Token string
 	Alert pool.AlertRule
 
@@ -95,9 +148,9 @@ func newBedWith(t testing.TB, cluster runtime.Cluster, fake *clustertest.Fake, o
 	<-eng.Restored()
 	options.free = eng.FreeTenant
 	options.Book = options.book(t, db)
-	server := httptest.NewUnstartedServer(Handler(eng, options.Options))
+	server := httptest.NewUnstartedServer(options.handler(eng))
 	server.Config.BaseContext = func(net.Listener) context.Context { return ctx }
-	server.Config.ConnContext = ConnContext
+	server.Config.ConnContext = socket.ConnContext
 	server.Start()
 	t.Cleanup(func() {
 		stop()

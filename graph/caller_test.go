@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/test/wait"
@@ -101,7 +102,7 @@ func TestWaitingClaimsOfOneCallerDelayNoOther(t *testing.T) {
 			fake := clustertest.NewFake()
 			ready := make(chan struct{})
 			fake.OnStart(func(runtime.RunnerID) error { <-ready; return nil })
-			b := newBedWith(t, fake, fake, bedOptions{Options: Options{Settings: Settings{MaxOperations: 200}}})
+			b := newBedWith(t, fake, fake, bedOptions{site: site{Settings: Settings{MaxOperations: 200}}})
 			t.Cleanup(func() { close(ready) })
 			b.environment("a", 0)
 			waiting := func(n int) {
@@ -170,12 +171,12 @@ func (f from) RemoteAddr() net.Addr {
 
 // A caller with a whole IPv6 network has one turn.
 func TestCallersArePeersOrWebSockets(t *testing.T) {
-	all := new(callers)
+	all := new(api)
 	caller := func(address, upgrade string) string {
 		r := httptest.NewRequest(http.MethodPost, "/graphql", nil)
 		r.RemoteAddr = address
 		r.Header.Set("Upgrade", upgrade)
-		return callerOf(all.named(r.WithContext(ConnContext(r.Context(), from{address: address}))))
+		return callerOf(all.named(r.WithContext(socket.ConnContext(r.Context(), from{address: address}))))
 	}
 	for _, test := range []struct {
 		a, b, upgrade string

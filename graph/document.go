@@ -14,8 +14,8 @@ import (
 	"github.com/vektah/gqlparser/v2/lexer"
 	"github.com/vektah/gqlparser/v2/parser"
 
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/graph/transport"
-	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -48,15 +48,12 @@ func (d documentLimits) MutateOperationParameters(ctx context.Context, params *g
 	if _, known := d.known.Get(ctx, params.Query); known {
 		return nil
 	}
-	if hasLongName(params.Query) {
-		return gqlerror.Wrap(runtime.Errorf(runtime.CodeLimitExceeded, "the document has a name or number of more than %d bytes: shorten it", maxName))
+	if err := checkTokens(params.Query); err != nil {
+		return gqlerror.Wrap(err)
 	}
 	doc, err := parser.ParseQueryWithTokenLimit(&ast.Source{Input: params.Query}, transport.MaxTokens)
 	if err != nil {
 		return nil //nolint:nilerr // the executor finds the same error, with its position
-	}
-	if line := halfPair(params.Query); line > 0 {
-		return gqlerror.Wrap(runtime.Invalid("query", "has half of a surrogate pair (\\ud800 to \\udfff) in line %d, which isn't text", line))
 	}
 	if defers(doc) {
 		return gqlerror.Wrap(runtime.Errorf(runtime.CodeInvalidInput, "this server doesn't support @defer: remove it"))
@@ -67,21 +64,22 @@ func (d documentLimits) MutateOperationParameters(ctx context.Context, params *g
 	return nil
 }
 
-// halfPair returns the line of the first string with half of a surrogate pair, or 0. The parser replaces
-// that half with U+FFFD.
-func halfPair(text string) (line int) {
-	if !peers.HasHalfPair(text) {
-		return 0
-	}
-	for tokens := lexer.New(&ast.Source{Input: text}); ; {
+// checkTokens refuses long names and numbers, and strings with half of a surrogate pair, which the
+// parser replaces with U+FFFD. It finds nothing after the first error of the document's syntax.
+func checkTokens(text string) error {
+	tokens, halved := lexer.New(&ast.Source{Input: text}), clients.HasHalfPair(text)
+	for range transport.MaxTokens {
 		token, err := tokens.ReadToken()
 		switch {
 		case err != nil || token.Kind == lexer.EOF:
-			return 0
-		case token.Kind == lexer.String && strings.ContainsRune(token.Value, utf8.RuneError):
-			return token.Pos.Line
+			return nil //nolint:nilerr // the executor finds the same error, with its position
+		case token.Kind != lexer.String && token.Kind != lexer.BlockString && token.Kind != lexer.Comment && len(token.Value) > maxName:
+			return runtime.Errorf(runtime.CodeLimitExceeded, "the document has a name or number of more than %d bytes: shorten it", maxName)
+		case halved && token.Kind == lexer.String && strings.ContainsRune(token.Value, utf8.RuneError):
+			return runtime.Invalid("query", "has half of a surrogate pair (\\ud800 to \\udfff) in line %d, which isn't text", token.Pos.Line)
 		}
 	}
+	return nil
 }
 
 // defers reports whether a document wants a part of the answer later (@defer). No transport here
@@ -106,48 +104,7 @@ func deferring(set ast.SelectionSet) bool {
 	})
 }
 
-// hasLongName reports whether text has a name or number of more than maxName bytes, outside of
-// strings and comments.
-func hasLongName(text string) bool {
-	for i, run := 0, 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z':
-			if run++; run > maxName {
-				return true
-			}
-			continue
-		case c == '#':
-			i += lengthUntil(text[i:], "\n")
-		case strings.HasPrefix(text[i:], `"""`):
-			i += 3
-			for i < len(text) && !strings.HasPrefix(text[i:], `"""`) {
-				if strings.HasPrefix(text[i:], `\"""`) {
-					i += 3
-				}
-				i++
-			}
-			i += 2
-		case c == '"':
-			for i++; i < len(text) && text[i] != '"' && text[i] != '\n'; i++ {
-				if text[i] == '\\' {
-					i++
-				}
-			}
-		}
-		run = 0
-	}
-	return false
-}
-
-// lengthUntil returns the number of bytes before end, or those of the whole text.
-func lengthUntil(text, end string) int {
-	if i := strings.Index(text, end); i >= 0 {
-		return i
-	}
-	return len(text)
-}
-
-// measure returns the message about the first limit that a document exceeds; "": it exceeds none.
+// measure returns the message about the first limit that a document exceeds, or "".
 func measure(doc *ast.QueryDocument) string {
 	if len(doc.Operations)+len(doc.Fragments) > maxDefinitions {
 		return fmt.Sprintf("the document has more than %d operations and fragments: split it", maxDefinitions)

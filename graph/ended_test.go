@@ -13,8 +13,8 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/graph/transport"
-	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/clustertest"
@@ -25,21 +25,21 @@ import (
 // A holder sends a token or a grant to a bed, which counts running operations.
 type holder struct {
 	*world
-	peers     *peers.Peers
+	peers     *clients.Limiter
 	execution string // it doesn't end
 	busy      string // an environment whose runners are all claimed
 }
 
 func newHolder(t *testing.T, firstToken string) holder {
 	t.Helper()
-	return newBoundedHolder(t, firstToken, peers.Bounds{})
+	return newBoundedHolder(t, firstToken, clients.Bounds{})
 }
 
-func newBoundedHolder(t *testing.T, firstToken string, bounds peers.Bounds) holder {
+func newBoundedHolder(t *testing.T, firstToken string, bounds clients.Bounds) holder {
 	t.Helper()
 	fake := clustertest.NewFake()
-	known := peers.New(bounds)
-	b := newBedWith(t, lowFake{fake}, fake, bedOptions{Token: firstToken, Options: Options{Settings: transport.Settings{Peers: known}}})
+	known := clients.New(bounds)
+	b := newBedWith(t, lowFake{fake}, fake, bedOptions{Token: firstToken, site: site{Settings: transport.Settings{Peers: known}}})
 	h := holder{world: &world{bed: b, t: t, schema: schema()}, peers: known}
 	if firstToken == "" {
 		_, _, err := h.book.PutTenant(t.Context(), "physics", nil, nil)

@@ -9,7 +9,7 @@ import (
 )
 
 func TestErrorsOfTheDocumentNameTheField(t *testing.T) {
-	url, logs := served(t, Options{})
+	url, logs := served(t, site{})
 	for _, test := range []struct{ name, body, code, field string }{
 		{"no JSON", `{"query"`, "INVALID_INPUT", ""},
 		{"no GraphQL", `{"query": "{"}`, "INVALID_INPUT", ""},
@@ -51,7 +51,7 @@ func orNone(field any) string {
 
 // There is no engine here, so a call panics. The client gets an id, the log the details.
 func TestPanicsBecomeInternalWithoutDetail(t *testing.T) {
-	url, logs := served(t, Options{})
+	url, logs := served(t, site{})
 	got := ask(t, "POST", url, `{"query": "{ environments { id } }"}`, nil)
 	if len(got.Errors) != 1 || got.code() != "INTERNAL" || got.Errors[0].Extensions["retryable"] != true {
 		t.Fatalf("%+v", got)

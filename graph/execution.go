@@ -3,16 +3,16 @@ package graph
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
+	"io"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
 
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/graph/model"
-	"github.com/rockpool/rockpool/graph/pagination"
 	"github.com/rockpool/rockpool/graph/transport"
-	"github.com/rockpool/rockpool/graph/transport/response"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/events"
@@ -24,22 +24,45 @@ const (
 	maxOutputBytes     = 8 << 20
 )
 
-// recordMemory is the memory for each byte of an execution's record. The record is read and
-// decoded, and its command written as JSON in a buffer that grows.
+// recordMemory is the memory for each byte of a record, for example of an execution. The record is
+// read and decoded, and its command written as JSON in a buffer that grows.
 const recordMemory = 5
+
+// memoryOf returns the memory that a record takes in an answer, in bytes.
+func memoryOf(record any) int64 {
+	text, _ := json.Marshal(record) // it was decoded from JSON
+	return recordMemory * int64(len(text))
+}
+
+// withinMemory takes the memory for the records of a page. It returns those that it got memory for, and
+// whether others follow. It returns an error if there is none for the first.
+func withinMemory[T any](ctx context.Context, page []T, more bool) ([]T, bool, error) {
+	for i, record := range page {
+		if err := transport.Charge(ctx, memoryOf(record)); err != nil {
+			if i == 0 {
+				return nil, false, err
+			}
+			clear(page[i:]) // otherwise they would stay in memory
+			return page[:i], true, nil
+		}
+	}
+	return page, more, nil
+}
 
 func (r query) Executions(ctx context.Context, runner, env *string, states []runtime.ExecutionState, outcomes []runtime.Outcome, failed *bool,
 	labels []runtime.LabelFilter, command, text *string, from, to *time.Time, first *int, after *string, newestFirst *bool) (model.ExecutionConnection, error) {
-	page, err := pagination.Parse(first, after)
+	page, err := model.ParsePage(first, after)
 	if err != nil {
 		return model.ExecutionConnection{}, err
 	}
 	filter := engine.ExecutionFilter{RunnerID: runtime.RunnerID(orZero(runner)), EnvironmentID: runtime.EnvironmentID(orZero(env)), States: states, NewestFirst: orZero(newestFirst),
 		Outcomes: outcomes, Failed: failed, Labels: labels, Command: orZero(command), Text: orZero(text), From: orZero(from), To: orZero(to)}
-	charge := func(bytes int) error { return transport.Charge(ctx, recordMemory*int64(bytes)) }
-	found, err := r.guard.Executions(ctx, filter, page.First, runtime.ExecutionID(page.After), charge)
+	found, err := r.guard.Executions(ctx, filter, page.First, runtime.ExecutionID(page.After))
+	if err == nil {
+		found.Executions, found.More, err = withinMemory(ctx, found.Executions, found.More)
+	}
 	key := func(execution runtime.Execution) string { return string(execution.ID) }
-	return pagination.Of(found.Executions, key, found.More, found.Total), err
+	return model.PageOf(found.Executions, key, found.More, found.Total), err
 }
 
 func (r query) Execution(ctx context.Context, id string, waitFor *int) (*runtime.Execution, error) {
@@ -177,44 +200,6 @@ func (r execution) OutputURL(ctx context.Context, of *runtime.Execution) (string
 	return r.links.Output(p, of.ID), err
 }
 
-// ExecutionEvents sends an execution's events. ExecutionFinished is missing if reading fails before
-// the end. Transports use a follower instead, which is faster.
-func (r subscription) ExecutionEvents(ctx context.Context, id string, after *string, resizes *bool) (<-chan model.ExecutionEvent, error) {
-	events, err := r.guard.Events(ctx, runtime.ExecutionID(id), orZero(after))
-	if err != nil {
-		return nil, err
-	}
-	if orZero(resizes) {
-		events.WithResizes()
-	}
-	out := make(chan model.ExecutionEvent)
-	err = r.guard.Go(ctx, func(ctx context.Context) {
-		defer close(out)
-		defer r.guard.CountSubscription(engine.WatchExecution)()
-		sendEvents(ctx, events, out)
-		_ = events.Close() // it was only read
-	})
-	if err != nil {
-		return nil, errors.Join(err, events.Close())
-	}
-	return out, nil
-}
-
-// sendEvents sends events until they end, can't be read, or ctx ends.
-func sendEvents(ctx context.Context, events *events.Reader, out chan<- model.ExecutionEvent) {
-	for {
-		event, err := events.Next(ctx)
-		if err != nil {
-			return
-		}
-		select {
-		case out <- model.NewExecutionEvent(event):
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
 // The memory of a page of output, in bytes. It is measured: with six pages in each of four
 // concurrent operations, 98,304 chunks without text took 1365 each.
 const (
@@ -252,12 +237,13 @@ func costOfPage(ctx context.Context) (c pageCost) {
 func (c pageCost) of(data []byte) int64 {
 	bytes := int64(len(data)) + chunkMemory + c.fields*fieldMemory + 3*c.names
 	if c.texts > 0 {
-		bytes += c.texts * (int64(len(data)) + 3*response.StringBytes(data))
+		bytes += c.texts * (int64(len(data)) + 3*transport.StringBytes(data))
 	}
 	return bytes + c.base64s*4*int64(base64.StdEncoding.EncodedLen(len(data)))
 }
 
-// Output returns a page of output. Its memory is charged to the operation while it is read.
+// Output returns a page of output. The operation takes the memory of each event when it is read. If
+// there is no memory for more, the page ends.
 func (r execution) Output(ctx context.Context, of *runtime.Execution, after *string, maxBytes *int) (model.OutputPage, error) {
 	if maxBytes != nil {
 		if err := runtime.Between("maxBytes", int64(*maxBytes), 1, maxOutputBytes, "bytes"); err != nil {
@@ -265,15 +251,37 @@ func (r execution) Output(ctx context.Context, of *runtime.Execution, after *str
 		}
 	}
 	cost := costOfPage(ctx)
-	charge := func(data []byte) error { return transport.Charge(ctx, cost.of(data)) }
-	chunks, cursor, end, err := r.guard.Output(ctx, of.ID, orZero(after), outputBytes(maxBytes), charge)
-	return model.NewOutputPage(chunks, cursor, end), err
+	page, err := r.guard.Output(ctx, of.ID, orZero(after), outputBytes(maxBytes))
+	if err != nil {
+		return model.OutputPage{}, err
+	}
+	defer page.Close()
+	var chunks []events.Event
+	for {
+		before := page.Cursor()
+		event, err := page.Next()
+		if errors.Is(err, io.EOF) {
+			return model.NewOutputPage(chunks, page.Cursor(), page.End()), nil
+		}
+		if err != nil {
+			return model.OutputPage{}, err
+		}
+		if event.Kind == events.Output {
+			if err := transport.Charge(ctx, cost.of(event.Data)); err != nil {
+				if len(chunks) == 0 {
+					return model.OutputPage{}, err
+				}
+				return model.NewOutputPage(chunks, before, false), nil
+			}
+		}
+		chunks = append(chunks, event)
+	}
 }
 
 // defaultLines is the default number of lines in a page.
 const defaultLines = 100
 
-// Lines returns a page of lines. Their memory is charged to the operation while they are read.
+// Lines returns a page of lines. If there is no memory for all of them, the rest is on the next page.
 func (r execution) Lines(ctx context.Context, of *runtime.Execution, from, skip *int64, last *bool, maxLines *int, stream *runtime.Stream, containing *string, matchCase *bool) (model.OutputLinePage, error) {
 	query := engine.LineQuery{
 		From: from, Skip: skip, MaxLines: defaultLines, Last: orZero(last), Stream: orZero(stream), Containing: containing, MatchCase: orZero(matchCase),
@@ -282,6 +290,16 @@ func (r execution) Lines(ctx context.Context, of *runtime.Execution, from, skip 
 		query.MaxLines = *maxLines
 	}
 	cost := costOfPage(ctx)
-	page, err := r.guard.Lines(ctx, of.ID, query, func(text []byte) error { return transport.Charge(ctx, cost.of(text)) })
+	page, err := r.guard.Lines(ctx, of.ID, query)
+	for i, line := range page.Lines {
+		if err := transport.Charge(ctx, cost.of(line.Data)); err != nil {
+			if i == 0 {
+				return model.OutputLinePage{}, err
+			}
+			clear(page.Lines[i:])
+			page.Lines, page.Next, page.More = page.Lines[:i], line.Number, true
+			break
+		}
+	}
 	return model.OutputLinePage{LinePage: page}, err
 }

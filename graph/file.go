@@ -7,7 +7,6 @@ import (
 
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/graph/model"
-	"github.com/rockpool/rockpool/graph/pagination"
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/files"
@@ -17,7 +16,7 @@ import (
 const workspace = "/workspace"
 
 func (r runner) Files(ctx context.Context, of *runtime.Runner, path *string, recursive *bool, first *int, after *string) (model.FileConnection, error) {
-	page, err := pagination.Parse(first, after)
+	page, err := model.ParsePage(first, after)
 	if err != nil {
 		return model.FileConnection{}, err
 	}
@@ -27,7 +26,7 @@ func (r runner) Files(ctx context.Context, of *runtime.Runner, path *string, rec
 	}
 	files, err := r.guard.Files(ctx, of.ID, *path, orZero(recursive))
 	key := func(file runtime.File) string { return file.Path }
-	return pagination.Cut(files, key, page), err
+	return model.CutPage(files, key, page), err
 }
 
 func (r runner) File(ctx context.Context, of *runtime.Runner, path string, followLinks *bool) (*runtime.File, error) {
@@ -54,6 +53,26 @@ func (r file) DownloadURL(ctx context.Context, of *runtime.File) (*string, error
 		return nil, err
 	}
 	return orNull(r.links.File(p, *of)), nil
+}
+
+func (r runner) SearchFiles(ctx context.Context, of *runtime.Runner, path, name, containing *string, maxMatches *int) (runtime.FileSearch, error) {
+	return r.guard.SearchFiles(ctx, of.ID, files.Search{Path: orZero(path), Name: orZero(name), Text: orZero(containing), MaxMatches: maxMatches})
+}
+
+func (r fileSearch) Limit(_ context.Context, of *runtime.FileSearch) (*runtime.FileSearchLimit, error) {
+	return orNull(of.Limit), nil
+}
+
+func (r fileMatch) Line(_ context.Context, of *runtime.FileMatch) (*int, error) {
+	return orNull(of.Line), nil
+}
+
+func (r fileMatch) Text(_ context.Context, of *runtime.FileMatch) (*string, error) {
+	return orNull(of.Text), nil
+}
+
+func (r fileChange) Path(_ context.Context, of *runtime.FileChange) (*string, error) {
+	return orNull(of.Path), nil
 }
 
 // UploadFile writes a file while it arrives. The bits of a missing mode are 0.

@@ -15,38 +15,57 @@ import (
 	"github.com/rockpool/rockpool/graph/feed"
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/graph/model"
-	"github.com/rockpool/rockpool/graph/presenter"
 	"github.com/rockpool/rockpool/graph/transport"
-	"github.com/rockpool/rockpool/graph/transport/response"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/events"
 )
 
-// A follower serves executionEvents to transports. It encodes output, which is most of the data,
-// once for all subscribers with the same selection. Each other event goes through an executor
-// separately.
+// A follower serves executionEvents and fileChanges to transports, since a channel can't return the
+// error that ends it. It encodes output, which is most of the data, once for all subscribers with the
+// same selection. Each other event goes through an executor separately.
 type follower struct {
 	resolver  *resolver
-	presenter presenter.Presenter
+	presenter transport.Presenter
 	feeds     feed.Feeds
 }
 
 // follow implements transport.Source.
 func (f *follower) follow(ctx context.Context, op *graphql.OperationContext, after string) (transport.Stream, error) {
 	fields := graphql.CollectFields(op, op.Operation.SelectionSet, []string{"Subscription"})
-	if len(fields) == 1 && fields[0].Name == "fileChanges" {
-		return f.followFiles(ctx, op, fields[0])
-	}
-	if len(fields) != 1 || fields[0].Name != "executionEvents" {
+	if len(fields) != 1 {
 		return nil, nil
 	}
-	field := fields[0]
-	args := field.ArgumentMap(op.Variables)
-	id, after, err := followArguments(args, after)
-	if err != nil {
-		return nil, at(field, err)
+	open := f.executionEvents
+	switch fields[0].Name {
+	case "executionEvents":
+	case "fileChanges":
+		open = f.fileChanges
+	default:
+		return nil, nil
 	}
+	stream, err := open(ctx, op, fields[0], after)
+	if err != nil {
+		return nil, at(fields[0], err)
+	}
+	return stream, nil
+}
+
+// executionEvents opens a stream of an execution's events. The cursor resume has precedence over the
+// argument after.
+func (f *follower) executionEvents(ctx context.Context, op *graphql.OperationContext, field graphql.CollectedField, resume string) (transport.Stream, error) {
+	args := field.ArgumentMap(op.Variables)
+	text, err := model.UnmarshalID(args["executionId"])
+	if err != nil {
+		return nil, runtime.Invalid("executionId", "must be a string or a whole number")
+	}
+	after := resume
+	if after == "" && args["after"] != nil {
+		if after, err = model.UnmarshalString(args["after"]); err != nil {
+			return nil, runtime.Invalid("after", "must be a string")
+		}
+	}
+	id := runtime.ExecutionID(text)
 	resizes, _ := args["resizes"].(bool)
 	open := func(after string) (feed.Source, error) { // checks access for each subscriber, also if another one has opened the same events
 		events, err := f.resolver.guard.Events(ctx, id, after)
@@ -61,56 +80,80 @@ func (f *follower) follow(ctx context.Context, op *graphql.OperationContext, aft
 	}
 	encode := newOutputEncoder(op, field)
 	if name := encode.twice(); name != "" {
-		return nil, at(field, runtime.Errorf(runtime.CodeLimitExceeded, "select an event's %s only once: a slow reader keeps each copy in memory", name))
+		return nil, runtime.Errorf(runtime.CodeLimitExceeded, "select an event's %s only once: a slow reader keeps each copy in memory", name)
 	}
 	// Subscribers with the same key share the encoded output.
 	watcher, err := f.feeds.Watch(feed.Key{Execution: id, Selection: encode.selection(), Resizes: resizes}, after, open, encode.encode)
 	if err != nil {
-		return nil, at(field, err)
+		return nil, err
 	}
-	s := &eventStream{watcher: watcher, left: f.resolver.guard.CountSubscription(engine.WatchExecution), field: field, events: make(chan model.ExecutionEvent, 1)}
-	// The executor encodes all other events. Its resolvers return those of this stream.
-	exec := newExecutor(f.presenter, generated.Config{Resolvers: followed{f.resolver, s.events}})
-	s.respond, _ = exec.DispatchOperation(ctx, op)
-	return s, nil
+	s := &eventStream[model.ExecutionEvent]{field: field, close: watcher.Close, left: f.resolver.guard.CountSubscription(engine.WatchExecution), events: make(chan model.ExecutionEvent, 1)}
+	s.next = func(ctx context.Context) (event model.ExecutionEvent, encoded transport.Message, err error) {
+		item, err := watcher.Next(ctx)
+		encoded = transport.Message{Payload: item.Encoded, Cursor: item.Event.Cursor}
+		if err == nil && item.Encoded == nil {
+			event = model.NewExecutionEvent(item.Event)
+		}
+		return event, encoded, err
+	}
+	return s.start(ctx, op, f, followed{resolver: f.resolver, events: s.events}), nil
 }
 
-// followed are the resolvers of one stream. Its executionEvents are the stream's events.
+// fileChanges opens a stream of changes of a runner's files.
+func (f *follower) fileChanges(ctx context.Context, op *graphql.OperationContext, field graphql.CollectedField, _ string) (transport.Stream, error) {
+	args := field.ArgumentMap(op.Variables)
+	id, err := model.UnmarshalID(args["runnerId"])
+	if err != nil {
+		return nil, runtime.Invalid("runnerId", "must be a string or a whole number")
+	}
+	path, _ := args["path"].(string)
+	recursive, _ := args["recursive"].(bool)
+	watch, err := f.resolver.guard.WatchFiles(ctx, runtime.RunnerID(id), path, recursive)
+	if err != nil {
+		return nil, err
+	}
+	s := &eventStream[runtime.FileChange]{field: field, close: watch.Close, left: f.resolver.guard.CountSubscription(engine.WatchFileChanges), events: make(chan runtime.FileChange, 1)}
+	s.next = func(ctx context.Context) (change runtime.FileChange, _ transport.Message, err error) {
+		change, err = watch.Next(ctx)
+		return change, transport.Message{}, err
+	}
+	return s.start(ctx, op, f, followed{resolver: f.resolver, changes: s.events}), nil
+}
+
+// followed are the resolvers of one stream. Its executionEvents or fileChanges are the stream's events.
 type followed struct {
 	*resolver
-	events <-chan model.ExecutionEvent
+	events  <-chan model.ExecutionEvent
+	changes <-chan runtime.FileChange
 }
 
 func (f followed) Subscription() generated.SubscriptionResolver {
-	return followedSubscription{subscription{f.resolver}, f.events}
+	return followedSubscription{subscription{f.resolver}, f}
 }
 
-// A followedSubscription replaces executionEvents of subscription.
+// A followedSubscription replaces two fields of subscription.
 type followedSubscription struct {
 	subscription
-	events <-chan model.ExecutionEvent
+	of followed
 }
 
 func (s followedSubscription) ExecutionEvents(context.Context, string, *string, *bool) (<-chan model.ExecutionEvent, error) {
-	return s.events, nil
+	return s.of.events, nil
 }
 
-// followArguments returns the arguments of executionEvents. The cursor resume has precedence over
-// the argument after.
-func followArguments(args map[string]any, resume string) (id runtime.ExecutionID, after string, err error) {
-	id, err = model.UnmarshalExecutionID(args["executionId"])
-	if err != nil {
-		return "", "", runtime.Invalid("executionId", "must be a string or a whole number")
-	}
-	if resume != "" {
-		return id, resume, nil
-	}
-	if args["after"] != nil {
-		if after, err = model.UnmarshalString(args["after"]); err != nil {
-			return "", "", runtime.Invalid("after", "must be a string")
-		}
-	}
-	return id, after, nil
+func (s followedSubscription) FileChanges(context.Context, string, *string, *bool) (<-chan runtime.FileChange, error) {
+	return s.of.changes, nil
+}
+
+// errFollowed is the error of the fields that only a follower serves.
+var errFollowed = errors.New("the follower serves this field")
+
+func (r subscription) ExecutionEvents(context.Context, string, *string, *bool) (<-chan model.ExecutionEvent, error) {
+	return nil, errFollowed
+}
+
+func (r subscription) FileChanges(context.Context, string, *string, *bool) (<-chan runtime.FileChange, error) {
+	return nil, errFollowed
 }
 
 // at adds the path of a field to an error.
@@ -118,38 +161,48 @@ func at(field graphql.CollectedField, err error) error {
 	return gqlerror.WrapPath(ast.Path{ast.PathName(field.Alias)}, err)
 }
 
-// An eventStream is one subscription to executionEvents.
-type eventStream struct {
-	watcher *feed.Watcher
-	left    func() // ends its count as a watcher
+// An eventStream is one subscription. Its Next returns the error that ends it.
+type eventStream[E any] struct {
+	// next waits for the next event. If the message has a payload, that is the event, encoded.
+	// Otherwise the executor encodes it, and the message has its cursor.
+	next    func(ctx context.Context) (event E, message transport.Message, err error)
+	close   func()
+	left    func() // ends its count as a subscriber
 	field   graphql.CollectedField
-	events  chan model.ExecutionEvent // capacity 1: the event that respond encodes next
+	events  chan E // capacity 1: the event that respond encodes next
 	respond graphql.ResponseHandler
 }
 
+// start connects the stream with an executor whose resolvers return the stream's events.
+func (s *eventStream[E]) start(ctx context.Context, op *graphql.OperationContext, f *follower, resolvers followed) *eventStream[E] {
+	s.respond, _ = newExecutor(f.presenter, generated.Config{Resolvers: resolvers}).DispatchOperation(ctx, op)
+	return s
+}
+
 // Next implements transport.Stream.
-func (s *eventStream) Next(ctx context.Context) (transport.Message, error) {
-	item, err := s.watcher.Next(ctx)
+func (s *eventStream[E]) Next(ctx context.Context) (transport.Message, error) {
+	event, message, err := s.next(ctx)
 	switch {
 	case errors.Is(err, io.EOF):
 		return transport.Message{}, io.EOF
 	case err != nil:
 		return transport.Message{}, at(s.field, err)
-	case item.Encoded != nil:
-		return transport.Message{Payload: item.Encoded, Cursor: item.Event.Cursor}, nil
+	case message.Payload != nil:
+		return message, nil
 	}
 	// This doesn't block: events has room for one, and respond takes it.
-	s.events <- model.NewExecutionEvent(item.Event)
+	s.events <- event
 	answered := s.respond(ctx)
 	if answered == nil {
 		return transport.Message{}, context.Cause(ctx)
 	}
-	return transport.Message{Payload: response.Append(nil, answered), Cursor: item.Event.Cursor}, nil
+	message.Payload = transport.Encode(answered)
+	return message, nil
 }
 
 // Close implements transport.Stream.
-func (s *eventStream) Close() {
-	s.watcher.Close()
+func (s *eventStream[E]) Close() {
+	s.close()
 	s.left()
 }
 
@@ -175,9 +228,9 @@ func newOutputEncoder(op *graphql.OperationContext, field graphql.CollectedField
 }
 
 // quote returns a name as a JSON string.
-func quote(name string) string { return string(response.AppendString(nil, []byte(name))) }
+func quote(name string) string { return string(transport.AppendString(nil, []byte(name))) }
 
-// twice returns the name of the data field that is selected more than once; "": none is. In JSON,
+// twice returns the name of the data field that is selected more than once, or "". In JSON,
 // text takes up to six times the data.
 func (e *outputEncoder) twice() string {
 	seen := map[string]bool{}
@@ -237,7 +290,7 @@ func appendField(to []byte, name string, event events.Event) []byte {
 		}
 		return append(to, `"STDOUT"`...)
 	case "text":
-		return response.AppendString(to, event.Data)
+		return transport.AppendString(to, event.Data)
 	case "base64":
 		to = base64.StdEncoding.AppendEncode(append(to, '"'), event.Data)
 		return append(to, '"')

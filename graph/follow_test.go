@@ -2,7 +2,6 @@ package graph
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"testing"
 	"time"
@@ -14,12 +13,9 @@ import (
 
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/graph/model"
-	"github.com/rockpool/rockpool/graph/presenter"
+	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/events"
-	"github.com/rockpool/rockpool/runtime/guard"
-	"github.com/rockpool/rockpool/test/wait"
 )
 
 // encoded returns an event of output as a subscription gets it.
@@ -53,7 +49,7 @@ var output = events.Event{
 func encodedByExecutor(t *testing.T, query string, event events.Event) map[string]any {
 	t.Helper()
 	events := make(chan model.ExecutionEvent, 1)
-	exec := newExecutor(presenter.Presenter{}, generated.Config{Resolvers: followed{&resolver{}, events}})
+	exec := newExecutor(transport.Presenter{}, generated.Config{Resolvers: followed{resolver: &resolver{}, events: events}})
 	ctx := graphql.StartOperationTrace(t.Context())
 	op, errs := exec.CreateOperationContext(ctx, &graphql.RawParams{Query: query})
 	if errs != nil {
@@ -123,59 +119,4 @@ func TestEncodersOfEqualSelectionsAreShared(t *testing.T) {
 		}
 		seen[selection] = query
 	}
-}
-
-// The resolver itself sends events, although transports don't use it.
-func TestExecutionEventsAreSent(t *testing.T) {
-	b := newBed(t)
-	b.environment("a", 1)
-	id := b.start(in{"runnerId": b.claim("a"), "command": []string{"echo", "hello"}})
-	subscribe := func(after *string) []model.ExecutionEvent {
-		events, err := subscription{&resolver{guard: guard.New(b.engine, b.book, nil)}}.ExecutionEvents(access.With(t.Context(), access.Anonymous()), id, after, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var all []model.ExecutionEvent
-		for event := range events {
-			all = append(all, event)
-		}
-		return all
-	}
-	all := subscribe(nil)
-	if len(all) != 3 {
-		t.Fatalf("%+v", all)
-	}
-	_, started := all[0].(model.ExecutionStarted)
-	printed, isOutput := all[1].(model.ExecutionOutput)
-	_, finished := all[2].(model.ExecutionFinished)
-	if !started || !isOutput || !finished || string(printed.Data) != "hello\n" {
-		t.Errorf("%+v", all)
-	}
-	if rest := subscribe(&printed.Cursor); len(rest) != 1 {
-		t.Errorf("after the output: %+v", rest)
-	}
-	if _, err := (subscription{&resolver{guard: guard.New(b.engine, b.book, nil)}}).ExecutionEvents(access.With(t.Context(), access.Anonymous()), "none", nil, nil); runtime.CodeOf(err) != runtime.CodeExecutionNotFound {
-		t.Errorf("an unknown execution: %v", err)
-	}
-}
-
-// A resolver's stream ends with its subscriber, also if the subscriber reads nothing.
-func TestExecutionEventsEndWithTheirSubscriber(t *testing.T) {
-	b := newBed(t)
-	b.environment("a", 1)
-	id := b.start(in{"runnerId": b.claim("a"), "command": []string{"echo", "hello"}})
-	ctx, leave := context.WithCancel(t.Context())
-	events, err := subscription{&resolver{guard: guard.New(b.engine, b.book, nil)}}.ExecutionEvents(access.With(ctx, access.Anonymous()), id, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	leave()
-	wait.For(t, "the channel is closed", func() bool {
-		select {
-		case _, open := <-events:
-			return !open
-		default:
-			return false
-		}
-	})
 }

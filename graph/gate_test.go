@@ -1,11 +1,9 @@
 package graph
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -21,7 +19,7 @@ import (
 )
 
 // served starts a handler without an engine, for requests that don't reach one.
-func served(t *testing.T, options Options) (url string, logs *observer.ObservedLogs) {
+func served(t *testing.T, options site) (url string, logs *observer.ObservedLogs) {
 	t.Helper()
 	core, logs := observer.New(zap.DebugLevel)
 	options.Logger = zap.New(core)
@@ -29,7 +27,7 @@ func served(t *testing.T, options Options) (url string, logs *observer.ObservedL
 		options.AllowedHosts = []string{"127.0.0.1", "localhost"}
 	}
 	options.Book = bedOptions{}.book(t, nil)
-	server := httptest.NewServer(Handler(nil, options))
+	server := httptest.NewServer(options.handler(nil))
 	t.Cleanup(server.Close)
 	return server.URL, logs
 }
@@ -83,21 +81,8 @@ func ask(t testing.TB, method, url, body string, header http.Header) answer {
 
 const versionQuery = `{"query": "{ version }"}`
 
-func TestOnlyAllowedHostsAreServed(t *testing.T) {
-	url, _ := served(t, Options{AllowedHosts: []string{"localhost", "::1", "pool.example.org"}})
-	for host, status := range map[string]int{
-		"localhost": 200, "LOCALHOST:8080": 200, "[::1]": 200, "[::1]:8080": 200, "pool.example.org:443": 200,
-		"127.0.0.1": 403, "evil.example.org": 403, "localhost.evil.example.org": 403, "pool.example.org.": 403,
-	} {
-		got := ask(t, "POST", url, versionQuery, http.Header{"Host": {host}})
-		if got.Status != status || (status == 403 && got.code() != "FORBIDDEN") {
-			t.Errorf("%s: %d %v", host, got.Status, got.Errors)
-		}
-	}
-}
-
 func TestForeignOriginsAreRefusedOnEveryTransport(t *testing.T) {
-	url, _ := served(t, Options{AllowedOrigins: []string{"https://admin.example.org"}})
+	url, _ := served(t, site{AllowedOrigins: []string{"https://admin.example.org"}})
 	for origin, allowed := range map[string]bool{
 		"": true, url: true, "https://admin.example.org": true,
 		"null": false, "https://evil.example.org": false, "https://admin.example.org.evil.example.org": false,
@@ -125,7 +110,7 @@ func TestForeignOriginsAreRefusedOnEveryTransport(t *testing.T) {
 			t.Errorf("preflight of a client of a closed door: %d %v", got.Status, got.Header)
 		}
 	}
-	url, _ = served(t, Options{AllowedOrigins: []string{"https://admin.example.org"}, Doors: []doors.Door{jobe.New(), poseidon.New(poseidon.Options{}), mcp.New()}, Counts: new(doors.Counts)})
+	url, _ = served(t, site{AllowedOrigins: []string{"https://admin.example.org"}, Doors: []doors.Door{jobe.New(), poseidon.New(poseidon.Options{}), mcp.New()}, Counts: new(doors.Counts)})
 	for method, headers := range map[string]string{"PUT": "content-type,x-api-key", "PATCH": "content-type,poseidon-token", "HEAD": "x-api-key"} {
 		preflight.Set("Access-Control-Request-Method", method)
 		preflight.Set("Access-Control-Request-Headers", headers)
@@ -144,69 +129,9 @@ func TestForeignOriginsAreRefusedOnEveryTransport(t *testing.T) {
 	}
 }
 
-// All routes answer OPTIONS and wrong methods with those that they have.
-func TestMethods(t *testing.T) {
-	url, _ := served(t, Options{Doors: []doors.Door{jobe.New(), poseidon.New(poseidon.Options{}), mcp.New()}, Counts: new(doors.Counts), Metrics: http.NotFoundHandler()})
-	for path, allowed := range map[string]string{
-		"/graphql": "GET, POST", "/": "GET, HEAD", "/health/live": "GET, HEAD", "/health/ready": "GET, HEAD", "/metrics": "GET, HEAD", "/mcp": "POST, DELETE",
-		"/files/x": "GET, HEAD", "/outputs/x": "GET, HEAD",
-		"/jobe/index.php/restapi/runs": "POST", "/jobe/index.php/restapi/languages": "GET, HEAD", "/jobe/index.php/restapi/files/12345678": "HEAD, PUT",
-		"/api/v1/health": "GET, HEAD", "/api/v1/version": "GET, HEAD", "/api/v1/runners": "POST", "/api/v1/runners/x": "DELETE", "/api/v1/runners/x/files": "GET, HEAD, PATCH",
-		"/api/v1/execution-environments/1": "DELETE, GET, HEAD, PUT",
-	} {
-		for method, want := range map[string]int{"OPTIONS": http.StatusNoContent, "LOCK": http.StatusMethodNotAllowed} {
-			header := allowed
-			if method == "OPTIONS" {
-				header += ", OPTIONS"
-			}
-			r, err := http.NewRequestWithContext(t.Context(), method, url+path, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			answer, err := http.DefaultClient.Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_ = answer.Body.Close()
-			if answer.StatusCode != want || answer.Header.Get("Allow") != header {
-				t.Errorf("%s %s: %s, Allow: %s, want %d, %s", method, path, answer.Status, answer.Header.Get("Allow"), want, header)
-			}
-		}
-	}
-}
-
-// HTTP/1.0 doesn't require the header Host, and only programs leave it out.
-func TestRequestsWithoutAHost(t *testing.T) {
-	url, _ := served(t, Options{})
-	for request, status := range map[string]int{
-		"GET /health/live HTTP/1.0\r\n\r\n":                                200,
-		"HEAD /graphql?query={version} HTTP/1.0\r\n\r\n":                   405,
-		"GET /graphql?query={version} HTTP/1.0\r\n\r\n":                    200,
-		"GET /health/live HTTP/1.0\r\nHost: evil.example.org\r\n\r\n":      403,
-		"GET /health/live HTTP/1.0\r\nOrigin: http://evil.example\r\n\r\n": 403,
-		"GET /health/live HTTP/1.0\r\nSec-Fetch-Site: same-origin\r\n\r\n": 403,
-		"GET /health/live HTTP/1.1\r\n\r\n":                                400,
-		"GET /health/live HTTP/1.1\r\nHost:\r\nConnection: close\r\n\r\n":  403,
-	} {
-		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, _ = io.WriteString(conn, request)
-		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = conn.Close()
-		if answer.StatusCode != status {
-			t.Errorf("%q: %s, want %d", request, answer.Status, status)
-		}
-	}
-}
-
 // A page of any site can send a form. The server must not accept it as an operation.
 func TestFormsOfOtherSitesAreRefused(t *testing.T) {
-	url, _ := served(t, Options{})
+	url, _ := served(t, site{})
 	for _, kind := range []string{"", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/json2"} {
 		want, code := 415, "INVALID_INPUT"
 		if strings.HasPrefix(kind, "multipart/form-data") { // it is accepted only with a header that no form has
@@ -222,7 +147,7 @@ func TestFormsOfOtherSitesAreRefused(t *testing.T) {
 }
 
 func TestBodiesAreLimited(t *testing.T) {
-	url, _ := served(t, Options{Settings: Settings{MaxBody: 1000}})
+	url, _ := served(t, site{Settings: Settings{MaxBody: 1000}})
 	fits := versionQuery + strings.Repeat(" ", 1000-len(versionQuery))
 	if got := ask(t, "POST", url, fits, nil); got.Status != 200 {
 		t.Errorf("1000 bytes: %d %v", got.Status, got.Errors)
@@ -246,18 +171,5 @@ func TestBodiesAreLimited(t *testing.T) {
 		if response.StatusCode != status {
 			t.Errorf("%d bytes, chunked: %d", size, response.StatusCode)
 		}
-	}
-}
-
-func TestWelcomeNamesTheAPI(t *testing.T) {
-	url, _ := served(t, Options{})
-	response, err := http.Get(url + "/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil || !strings.Contains(string(text), "curl "+url+"/graphql") {
-		t.Errorf("%s %v", text, err)
 	}
 }

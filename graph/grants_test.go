@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/identity"
@@ -36,7 +36,7 @@ func (h holder) follows(shown string) string {
 // A platform with one token gives a grant to each of its users. Each grant has separate limits. The
 // tenant's quota counts all of them.
 func TestEachGrantHasSeparateLimits(t *testing.T) {
-	h := newBoundedHolder(t, testToken, peers.Bounds{TokenSubscriptions: 1})
+	h := newBoundedHolder(t, testToken, clients.Bounds{TokenSubscriptions: 1})
 	_, token := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
 	one := h.granted(token, time.Hour)
 	for what, shown := range map[string]string{"a grant": one, "another one": h.granted(token, time.Hour), "its token": token} {
@@ -67,12 +67,12 @@ func TestGrantsReadNoLabels(t *testing.T) {
 		ClaimRunner struct{ Runner struct{ ID string } }
 	}
 	h.mustSendAs(testToken, `mutation { putEnvironment(input: {id: "a", poolSize: 1, tenant: "physics"}) { created } }`, nil, nil)
-	h.mustSendAs(token, `mutation { claimRunner(input: {environmentId: "a", waitFor: 60, labels: [{name: "user", value: "ada"}]}) { runner { id } } }`, nil, &claimed)
+	h.mustSendAs(token, `mutation { claimRunner(input: {environmentId: "a", waitFor: 60, labels: [{name: "user", value: "lovelace"}]}) { runner { id } } }`, nil, &claimed)
 	runner := claimed.ClaimRunner.Runner.ID
 	var started struct {
 		StartExecution struct{ Execution struct{ ID string } }
 	}
-	h.mustSendAs(token, `mutation($id: ID!) { startExecution(input: {runnerId: $id, command: ["true"], labels: [{name: "course", value: "ada"}]}) { execution { id } } }`, in{"id": runner}, &started)
+	h.mustSendAs(token, `mutation($id: ID!) { startExecution(input: {runnerId: $id, command: ["true"], labels: [{name: "course", value: "lovelace"}]}) { execution { id } } }`, in{"id": runner}, &started)
 	execution := started.StartExecution.Execution.ID
 	grant := func(object string) string {
 		var made struct{ CreateGrant struct{ Token string } }
@@ -87,17 +87,17 @@ func TestGrantsReadNoLabels(t *testing.T) {
 		{ofRunner, `query($r: ID!) { runner(id: $r) { id claim { ` + labels + ` } } }`},
 	} {
 		ids := in{"x": execution, "r": runner}
-		if text := h.sendAs(ask.grant, ask.query, ids); strings.Contains(text, "ada") || !strings.Contains(text, `"labels":[]`) {
+		if text := h.sendAs(ask.grant, ask.query, ids); strings.Contains(text, "lovelace") || !strings.Contains(text, `"labels":[]`) {
 			t.Errorf("%s: %s", ask.query, text)
 		}
-		if text := h.sendAs(token, ask.query, ids); !strings.Contains(text, "ada") {
+		if text := h.sendAs(token, ask.query, ids); !strings.Contains(text, "lovelace") {
 			t.Errorf("the token reads none: %s", text)
 		}
 	}
 	events := `subscription { executionEvents(executionId: "` + execution + `") { ... on ExecutionFinished { execution { state ` + labels + ` runner { claim { ` + labels + ` } } } } } }`
 	for shown, reads := range map[string]bool{ofRunner: false, token: true} {
 		all := h.follow(shown, events)("FINISHED")
-		if text := all[len(all)-1]; strings.Contains(text, "ada") != reads {
+		if text := all[len(all)-1]; strings.Contains(text, "lovelace") != reads {
 			t.Errorf("reads labels, is to: %t: %s", reads, text)
 		}
 	}

@@ -91,7 +91,7 @@ func (d listeningDoor) Register(host doors.Host, _ *doors.Routes) { *d.host = ho
 
 func TestClosedDoorsSayHowToOpenThem(t *testing.T) {
 	fake := clustertest.NewFake()
-	b := newBedWith(t, fake, fake, bedOptions{Options: Options{ClosedDoors: []doors.Door{listeningDoor{}}}})
+	b := newBedWith(t, fake, fake, bedOptions{site: site{ClosedDoors: []doors.Door{listeningDoor{}}}})
 	answer, err := http.Get(b.url + "/listening/x")
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func TestClosedDoorsSayHowToOpenThem(t *testing.T) {
 func TestDoorsHaveTheLanguagesOfTheAPI(t *testing.T) {
 	var host doors.Host
 	own := language.Of(language.Recipe{ID: "own", Version: []string{"echo", "1.2"}, VersionPattern: "(.*)", Environments: []runtime.EnvironmentID{"e"}})
-	options := bedOptions{Options: Options{Languages: own, Doors: []doors.Door{listeningDoor{&host}}, Counts: new(doors.Counts)}}
+	options := bedOptions{site: site{Languages: own, Doors: []doors.Door{listeningDoor{&host}}, Counts: new(doors.Counts)}}
 	fake := clustertest.NewFake()
 	b := newBedWith(t, fake, fake, options)
 	b.environment("e", 1)

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/graph/generated"
-	"github.com/rockpool/rockpool/graph/pagination"
+	"github.com/rockpool/rockpool/graph/model"
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/activity"
@@ -141,9 +141,9 @@ const uploading = 100
 
 // page returns the cost of a page of entries that each cost child.
 func page(child int, first *int) int {
-	entries := pagination.DefaultFirst
+	entries := model.DefaultFirst
 	if first != nil {
-		entries = min(max(*first, 1), pagination.MaxFirst)
+		entries = min(max(*first, 1), model.MaxFirst)
 	}
 	return 1 + child*entries
 }

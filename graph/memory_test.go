@@ -9,7 +9,7 @@ import (
 	"github.com/vektah/gqlparser/v2"
 	"github.com/vektah/gqlparser/v2/validator/rules"
 
-	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -18,8 +18,8 @@ import (
 // makes it longer.
 func TestOperationsAreChargedForTheirOutput(t *testing.T) {
 	fake := clustertest.NewFake()
-	all := peers.New(peers.Bounds{Bodies: 1 << 20})
-	b := newBedWith(t, fake, fake, bedOptions{Options: Options{Settings: Settings{Peers: all}}})
+	all := clients.New(clients.Bounds{Bodies: 1 << 20})
+	b := newBedWith(t, fake, fake, bedOptions{site: site{Settings: Settings{Peers: all}}})
 	b.limitless("e")
 	const bytes = 300_000
 	id := b.start(in{"runnerId": b.claim("e"), "command": []string{"zeros", "300000"}})
@@ -52,8 +52,8 @@ func TestOperationsAreChargedForTheirOutput(t *testing.T) {
 // Lines are charged like output. Lines that don't fit are on the next page.
 func TestOperationsAreChargedForTheirLines(t *testing.T) {
 	fake := clustertest.NewFake()
-	all := peers.New(peers.Bounds{Bodies: 1 << 20})
-	b := newBedWith(t, fake, fake, bedOptions{Options: Options{Settings: Settings{Peers: all}}})
+	all := clients.New(clients.Bounds{Bodies: 1 << 20})
+	b := newBedWith(t, fake, fake, bedOptions{site: site{Settings: Settings{Peers: all}}})
 	b.limitless("e")
 	id := b.start(in{"runnerId": b.claim("e"), "command": []string{"count", "3000", "0"}})
 	b.send(`query($id: ID!) { execution(id: $id, waitFor: 3600) { state } }`, in{"id": id}, &struct{}{})
@@ -77,6 +77,60 @@ func TestOperationsAreChargedForTheirLines(t *testing.T) {
 			return
 		}
 		from = *got.Execution.Lines.Next
+	}
+}
+
+// A page of executions ends where there is no memory for more of them, and the next page continues
+// there. Other answers fit meanwhile.
+func TestOperationsAreChargedForTheirRecords(t *testing.T) {
+	fake := clustertest.NewFake()
+	all := clients.New(clients.Bounds{Bodies: 1 << 20})
+	b := newBedWith(t, fake, fake, bedOptions{site: site{Settings: Settings{Peers: all}}})
+	b.limitless("e")
+	runner := b.claim("e")
+	const started = 7
+	id := ""
+	for range started {
+		id = b.start(in{"runnerId": runner, "command": []string{"true", strings.Repeat("x", 60_000)}})
+	}
+	type page struct {
+		Executions struct {
+			Nodes    []struct{ Command []string }
+			PageInfo struct {
+				HasNextPage bool
+				EndCursor   string
+			}
+			TotalCount int
+		}
+	}
+	list := `query($after: String) { executions(after: $after) { nodes { command } pageInfo { hasNextPage endCursor } totalCount } }`
+	read, pages := 0, 0
+	for after := any(nil); ; pages++ {
+		var got page
+		b.send(list, in{"after": after}, &got)
+		wait.For(t, "the answer is written, and counts no more", func() bool { return all.Usage().BodyBytes == 0 })
+		if read += len(got.Executions.Nodes); got.Executions.TotalCount != started {
+			t.Errorf("the total is %d, not %d", got.Executions.TotalCount, started)
+		}
+		if !got.Executions.PageInfo.HasNextPage {
+			break
+		}
+		after = got.Executions.PageInfo.EndCursor
+	}
+	if read != started || pages < 2 {
+		t.Errorf("%d executions in %d pages, want %d in at least 3", read, pages+1, started)
+	}
+	b.start(in{"runnerId": runner, "command": []string{"true", strings.Repeat("x", 125_000), strings.Repeat("x", 125_000)}})
+	if code, _ := b.send(`{ executions(newestFirst: true) { nodes { command } } }`, nil, nil); code != "QUOTA_EXCEEDED" {
+		t.Errorf("an execution without memory for it: got %v, want QUOTA_EXCEEDED", code)
+	}
+	hold := all.Reserve(t.Context(), clients.Credential{})
+	defer hold.Release()
+	if err := hold.Grow(1 << 20); err != nil {
+		t.Fatal(err)
+	}
+	if code, _ := b.send(`query($id: ID!) { execution(id: $id) { state output { chunks { text } end } lines { lines { text } } } }`, in{"id": id}, nil); code != nil {
+		t.Errorf("a small answer at full memory: %v", code)
 	}
 }
 

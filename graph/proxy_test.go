@@ -29,7 +29,7 @@ func TestAnswersThatTakeLongPassAProxy(t *testing.T) {
 			t.Parallel()
 			sleeper := language.Of(language.Recipe{ID: "sleeper", FileName: "x", Run: []string{"sleep", test.takes}, Environments: []runtime.EnvironmentID{"shell"}})
 			fake := clustertest.NewFake()
-			b := newBedWith(t, fake, fake, bedOptions{Options: Options{Settings: Settings{Early: test.early}, Languages: sleeper, Doors: []doors.Door{jobe.New()}, Counts: new(doors.Counts)}})
+			b := newBedWith(t, fake, fake, bedOptions{site: site{Settings: Settings{Early: test.early}, Languages: sleeper, Doors: []doors.Door{jobe.New()}, Counts: new(doors.Counts)}})
 			b.environment("shell", 2)
 			proxy := nginxtest.Before(t, b.url, "proxy_read_timeout 3s;")
 			x := b.start(in{"runnerId": b.claim("shell"), "command": []string{"sleep", test.takes}})

@@ -6,7 +6,6 @@ import (
 
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/graph/model"
-	"github.com/rockpool/rockpool/graph/pagination"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/engine"
@@ -14,7 +13,7 @@ import (
 )
 
 func (r query) Runners(ctx context.Context, env *string, states []runtime.RunnerState, heldBy *string, labels []runtime.LabelFilter, from, to *time.Time, first *int, after *string, newestFirst *bool) (model.RunnerConnection, error) {
-	page, err := pagination.Parse(first, after)
+	page, err := model.ParsePage(first, after)
 	if err != nil {
 		return model.RunnerConnection{}, err
 	}
@@ -22,7 +21,7 @@ func (r query) Runners(ctx context.Context, env *string, states []runtime.Runner
 	filter := engine.RunnerFilter{EnvironmentID: runtime.EnvironmentID(orZero(env)), States: states, HeldBy: orZero(heldBy), Labels: labels, From: orZero(from), To: orZero(to), NewestFirst: page.Descending}
 	key := func(runner runtime.Runner) string { return string(runner.ID) }
 	found, err := r.guard.Runners(ctx, filter)
-	return pagination.Cut(found, key, page), err
+	return model.CutPage(found, key, page), err
 }
 
 func (r query) Runner(ctx context.Context, id string) (*runtime.Runner, error) {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/graph/model"
-	"github.com/rockpool/rockpool/graph/pagination"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -25,25 +24,25 @@ func (r cluster) CoreMHz(_ context.Context, of *runtime.ClusterStatus) (*int, er
 func (r cluster) Evaluations(
 	ctx context.Context, _ *runtime.ClusterStatus, env, runner *string, status []runtime.EvaluationStatus, first *int, after *string,
 ) (model.EvaluationConnection, error) {
-	page, err := pagination.Parse(first, after)
+	page, err := model.ParsePage(first, after)
 	if err != nil {
 		return model.EvaluationConnection{}, err
 	}
 	found, total, err := r.guard.Evaluations(ctx, scheduling(env, runner, status, page))
 	key := func(evaluation runtime.Evaluation) string { return string(evaluation.ID) }
-	return pagination.Loaded(found, key, page, total), err
+	return model.LoadedPage(found, key, page, total), err
 }
 
 func (r cluster) Allocations(
 	ctx context.Context, _ *runtime.ClusterStatus, env, runner *string, status []runtime.AllocationStatus, first *int, after *string,
 ) (model.AllocationConnection, error) {
-	page, err := pagination.Parse(first, after)
+	page, err := model.ParsePage(first, after)
 	if err != nil {
 		return model.AllocationConnection{}, err
 	}
 	found, total, err := r.guard.Allocations(ctx, scheduling(env, runner, status, page))
 	key := func(allocation runtime.Allocation) string { return string(allocation.ID) }
-	return pagination.Loaded(found, key, page, total), err
+	return model.LoadedPage(found, key, page, total), err
 }
 
 func (r cluster) TaskEvents(ctx context.Context, _ *runtime.ClusterStatus, id string) ([]runtime.TaskEvent, error) {
@@ -52,7 +51,7 @@ func (r cluster) TaskEvents(ctx context.Context, _ *runtime.ClusterStatus, id st
 
 // scheduling returns a filter for one page. It requests one entry more, which shows whether there
 // is another page.
-func scheduling[S ~string](env, runner *string, status []S, page pagination.Page) runtime.SchedulingFilter[S] {
+func scheduling[S ~string](env, runner *string, status []S, page model.Page) runtime.SchedulingFilter[S] {
 	return runtime.SchedulingFilter[S]{
 		EnvironmentID: runtime.EnvironmentID(orZero(env)), RunnerID: runtime.RunnerID(orZero(runner)), Statuses: status,
 		After: page.After, Limit: page.First + 1,

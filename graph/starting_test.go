@@ -5,8 +5,6 @@ import (
 	"io"
 	"net/http"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/clustertest"
@@ -16,7 +14,7 @@ import (
 func TestStartingServerServesOnlyItsHealth(t *testing.T) {
 	started := make(chan struct{})
 	fake := clustertest.NewFake()
-	b := newBedWith(t, fake, fake, bedOptions{Options: Options{Started: started}})
+	b := newBedWith(t, fake, fake, bedOptions{site: site{Started: started}})
 	if code, _ := b.send(`{ health { status } version }`, nil, nil); code != nil {
 		t.Errorf("health: %v", code)
 	}
@@ -56,7 +54,7 @@ func (standby) Status(context.Context) (runtime.ClusterStatus, error) {
 func TestProbesSayWhetherTheServerIsReady(t *testing.T) {
 	started := make(chan struct{})
 	fake := clustertest.NewFake()
-	b := newBedWith(t, standby{fake}, fake, bedOptions{Options: Options{Started: started}, Token: "correct-horse-battery"})
+	b := newBedWith(t, standby{fake}, fake, bedOptions{site: site{Started: started}, Token: "correct-horse-battery"})
 	probe := func(path, token string, code int, says string) {
 		t.Helper()
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.url+path, nil)
@@ -82,31 +80,4 @@ func TestProbesSayWhetherTheServerIsReady(t *testing.T) {
 	probe("/health/ready", "correct-horse-battery", http.StatusServiceUnavailable, waits+"\nlock: another server owns it")
 	close(started)
 	probe("/health/ready", "", http.StatusOK, "ready")
-}
-
-func TestRequestsWaitForTheStartForALimitedTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		over, waited := make(chan struct{}), make(chan error, 1)
-		go func() {
-			if err := (starting{over}).wait(t.Context()); err != nil {
-				waited <- err
-			}
-			close(waited)
-		}()
-		time.Sleep(startingPatience - 1)
-		close(over)
-		if err := <-waited; err != nil {
-			t.Errorf("just before its end: %v", err)
-		}
-	})
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		err := starting{make(chan struct{})}.wait(t.Context())
-		if err == nil || err.Code != runtime.CodeClusterUnavailable || time.Since(began) != startingPatience {
-			t.Errorf("%v after %s", err, time.Since(began))
-		}
-	})
-	if err := (starting{}).wait(t.Context()); err != nil {
-		t.Error(err)
-	}
 }

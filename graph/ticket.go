@@ -5,7 +5,6 @@ import (
 
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/graph/model"
-	"github.com/rockpool/rockpool/graph/pagination"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/ticket"
@@ -39,7 +38,7 @@ func (r subscription) TicketEvents(ctx context.Context, id string) (<-chan ticke
 }
 
 func (r query) WaitingClaims(ctx context.Context, tenant, env *string, first *int, after *string) (model.WaitingClaimConnection, error) {
-	page, err := pagination.Parse(first, after)
+	page, err := model.ParsePage(first, after)
 	if err != nil {
 		return model.WaitingClaimConnection{}, err
 	}
@@ -49,7 +48,7 @@ func (r query) WaitingClaims(ctx context.Context, tenant, env *string, first *in
 	}
 	filter := engine.WaitingFilter{Tenant: only, EnvironmentID: runtime.EnvironmentID(orZero(env))}
 	found, total, err := r.guard.WaitingClaims(ctx, filter, page.First+1, page.After)
-	return pagination.Loaded(found, func(c engine.WaitingClaim) string { return c.ID }, page, total), err
+	return model.LoadedPage(found, func(c engine.WaitingClaim) string { return c.ID }, page, total), err
 }
 
 func (r waitingClaim) Position(_ context.Context, of *engine.WaitingClaim) (*int, error) {

@@ -94,7 +94,7 @@ func TestUploadFileWritesTheFilesOfAForm(t *testing.T) {
 }
 
 func TestInvalidFormsAreRefused(t *testing.T) {
-	url, _ := served(t, Options{Settings: Settings{MaxBody: 2000}})
+	url, _ := served(t, site{Settings: Settings{MaxBody: 2000}})
 	one, null := operations(oneUpload, "r", in{"file": nil}), [2]string{"map", `{"0": ["variables.file"]}`}
 	file := [2]string{"0", "x"}
 	many := make(map[string][]string)
@@ -158,7 +158,7 @@ func TestInvalidFormsAreRefused(t *testing.T) {
 // A page of another site can send a form. If it adds a header that forms don't have, its browser
 // asks the server first, which refuses.
 func TestUploadsFromOtherSitesAreRefused(t *testing.T) {
-	url, _ := served(t, Options{AllowedOrigins: []string{"https://admin.example.org"}})
+	url, _ := served(t, site{AllowedOrigins: []string{"https://admin.example.org"}})
 	query := form{operations(`{ version }`, "", in{}), {"map", `{}`}}
 	for _, name := range transport.PreflightHeaders {
 		if got := query.send(t, url, http.Header{"Graphql-Require-Preflight": nil, http.CanonicalHeaderKey(name): {"1"}}); got.Status != 200 || len(got.Errors) > 0 {
@@ -185,7 +185,7 @@ func TestUploadsFromOtherSitesAreRefused(t *testing.T) {
 
 // Downloads are tested with real sandboxes; these refusals need none.
 func TestRefusedDownloadsSayWhy(t *testing.T) {
-	url, _ := served(t, Options{})
+	url, _ := served(t, site{})
 	for _, path := range []string{"/files/x?path=y&expires=1&signature=z", "/outputs/x", "/files/%00?path=%00"} {
 		response, err := http.Get(url + path)
 		if err != nil {

@@ -76,7 +76,7 @@ func (c client) open(query string) {
 
 // The version is an example for any string, because all use one marshaller.
 func TestInvalidBytesLeaveTheWebSocketOpen(t *testing.T) {
-	url, _ := served(t, Options{Version: "a\xffb"})
+	url, _ := served(t, site{Version: "a\xffb"})
 	c, err := dial(t, url, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +91,7 @@ func TestInvalidBytesLeaveTheWebSocketOpen(t *testing.T) {
 }
 
 func TestErrorsOverAWebSocketAreTyped(t *testing.T) {
-	url, _ := served(t, Options{})
+	url, _ := served(t, site{})
 	c, err := dial(t, url, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func TestErrorsOverAWebSocketAreTyped(t *testing.T) {
 }
 
 func TestOtherSubprotocolsAreRefused(t *testing.T) {
-	url, _ := served(t, Options{})
+	url, _ := served(t, site{})
 	for _, offered := range [][]string{nil, {"graphql-ws"}} {
 		_, response, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(url, "http")+"/graphql", &websocket.DialOptions{Subprotocols: offered})
 		if err == nil || response.StatusCode != http.StatusBadRequest {

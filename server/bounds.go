@@ -4,9 +4,8 @@ import (
 	"cmp"
 	"syscall"
 
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/config"
-	"github.com/rockpool/rockpool/graph/transport"
-	"github.com/rockpool/rockpool/graph/transport/peers"
 )
 
 // maxHead bounds a request's line and headers; net/http adds 4 KiB. Longer queries need POST.
@@ -28,8 +27,8 @@ const (
 
 // bounds returns the limits of peers for a server with the given memory in bytes and number of open
 // files; 0 files: unlimited.
-func bounds(c config.Bounds, maxBody, memory, files int64) peers.Bounds {
-	least := transport.LeastBodies(maxBody)
+func bounds(c config.Bounds, maxBody, memory, files int64) clients.Bounds {
+	least := clients.LeastMemory(maxBody)
 	bodies := cmp.Or(c.BodyMemory, max(min(memory/4, defaultBodyMemory), least))
 	connections := memory / MemoryOfConnection
 	if files > 0 {
@@ -37,7 +36,7 @@ func bounds(c config.Bounds, maxBody, memory, files int64) peers.Bounds {
 	}
 	all := cmp.Or(c.Connections, max(int(connections), c.PeerConnections, 64))
 	each := max(int(memory/memoryOfOperation), 64)
-	b := peers.Bounds{
+	b := clients.Bounds{
 		AllConnections: all,
 		Connections:    cmp.Or(c.PeerConnections, max(all/2, 1)),
 		Operations:     cmp.Or(c.PeerOperations, each),
@@ -55,7 +54,7 @@ func bounds(c config.Bounds, maxBody, memory, files int64) peers.Bounds {
 // requests; see share.Memory. Go's garbage collector needs as much again.
 func keptMemory(memory int64) int64 { return max(min(memory/8, defaultBodyMemory), 16<<20) }
 
-// fileLimit returns the limit of open files of this process; 0: unknown.
+// fileLimit returns the limit of open files of this process; 0 means unknown.
 func fileLimit() int64 {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {

@@ -8,17 +8,17 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/rockpool/rockpool/server/accesslog"
-	"github.com/rockpool/rockpool/server/secure"
+	"github.com/rockpool/rockpool/server/connections"
+	"github.com/rockpool/rockpool/server/routes"
 )
 
 // listeners has the server's listeners, certificates and access log. Open sets them.
 type listeners struct {
 	listener net.Listener
-	peers    net.Listener         // for connections that other servers forward; nil: none
-	debug    net.Listener         // for profiles; nil: not served
-	secure   *secure.Certificates // nil: no TLS
-	access   *accesslog.Log       // nil: no access log
+	peers    net.Listener              // for connections that other servers forward, or nil
+	debug    net.Listener              // for profiles, or nil
+	secure   *connections.Certificates // nil means no TLS
+	access   *routes.Log               // nil means no access log
 }
 
 // close closes what Open has opened. Any field may be nil.
@@ -48,7 +48,7 @@ func (s *Server) openListeners(ctx context.Context) (err error) {
 		if err != nil {
 			return fmt.Errorf("%w; set another address with --peer-listen", err)
 		}
-		s.peers = patientListener{peers, writePatience}
+		s.peers = connections.Patient(peers)
 	}
 	if s.config.DebugAddress != "" {
 		if s.debug, err = (&net.ListenConfig{}).Listen(ctx, "tcp", s.config.DebugAddress); err != nil {
@@ -71,7 +71,7 @@ func (s *Server) listen(ctx context.Context) (net.Listener, error) {
 	for end := time.Now().Add(listenPatience); ; {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, network, address)
 		if err == nil {
-			return patientListener{listener, writePatience}, nil
+			return connections.Patient(listener), nil
 		}
 		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
 			if errors.Is(err, syscall.EADDRINUSE) && s.Socket == "" {

@@ -118,7 +118,7 @@ func imageCache(c config.Images) image.Config {
 	}
 }
 
-// DiskRead returns the disk read limit of a runner in bytes per second; 0: unlimited.
+// DiskRead returns the disk read limit of a runner in bytes per second; 0 means unlimited.
 func DiskRead(c config.Disk) int64 { return int64(c.Read) << 20 }
 
 // Runtimes parses the settings of OCI runtimes.

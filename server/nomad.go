@@ -20,7 +20,7 @@ import (
 	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/finding"
-	"github.com/rockpool/rockpool/server/peering"
+	"github.com/rockpool/rockpool/server/connections"
 )
 
 // openNomad opens the Nomad cluster. It doesn't wait for Nomad: Run does.
@@ -38,7 +38,7 @@ func (s *Server) openNomad(ctx context.Context) (err error) {
 	}
 	if s.peers != nil {
 		settings.AwaitEnd = func(ctx context.Context, address, secret string) (string, error) {
-			return peering.AwaitEnd(ctx, peering.Leader{Address: address, Secret: secret})
+			return connections.AwaitEnd(ctx, connections.Leader{Address: address, Secret: secret})
 		}
 	}
 	opened, err := nomad.New(ctx, settings)

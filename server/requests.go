@@ -21,9 +21,9 @@ type requests struct{ open *semaphore.Weighted }
 // newRequests returns requests without any.
 func newRequests() requests { return requests{semaphore.NewWeighted(math.MaxInt64)} }
 
-// lasting serves with next. Work that outlasts its request ends when ends does, and counts until it
-// has ended.
-func (r requests) lasting(ends context.Context, next http.Handler) http.Handler {
+// handler serves with next and counts requests. After wait was called, it refuses them with 503. Work
+// that outlasts its request ends when ends does, and counts until it has ended.
+func (r requests) handler(ends context.Context, next http.Handler) http.Handler {
 	life := doors.Life{Ends: ends, Enter: func() func() {
 		if !r.open.TryAcquire(1) {
 			return func() {} // wait was called, so the work ends immediately
@@ -31,19 +31,12 @@ func (r requests) lasting(ends context.Context, next http.Handler) http.Handler 
 		return func() { r.open.Release(1) }
 	}}
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		next.ServeHTTP(w, request.WithContext(life.In(request.Context())))
-	})
-}
-
-// count serves with next and counts requests. After wait was called, it refuses them with 503.
-func (r requests) count(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		if !r.open.TryAcquire(1) {
 			http.Error(w, ErrStopping.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		defer r.open.Release(1)
-		next.ServeHTTP(w, request)
+		next.ServeHTTP(w, request.WithContext(life.In(request.Context())))
 	})
 }
 

@@ -18,7 +18,7 @@ func TestWaitIncludesHijackedConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for takes, want := range map[time.Duration]time.Duration{0: 0, time.Second: time.Second, time.Hour: hijackedPatience} {
 			r := newRequests()
-			handler := r.count(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(takes) }))
+			handler := r.handler(t.Context(), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(takes) }))
 			ask := func() int {
 				w := httptest.NewRecorder()
 				handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
@@ -48,7 +48,7 @@ func TestWaitIncludesWorkThatOutlastsItsRequest(t *testing.T) {
 		r := newRequests()
 		ends, end := context.WithCancelCause(t.Context())
 		stopped := make(chan struct{})
-		handler := r.lasting(ends, http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
+		handler := r.handler(ends, http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
 			ctx, release := doors.Outlasting(request.Context())
 			go func() {
 				<-ctx.Done()
@@ -63,10 +63,10 @@ func TestWaitIncludesWorkThatOutlastsItsRequest(t *testing.T) {
 		ask := func(handler http.Handler) {
 			handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
 		}
-		ask(r.count(handler))
+		ask(handler)
 		synctest.Wait()
 		end(ErrStopping)
-		late := r.lasting(ends, http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
+		late := r.handler(ends, http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
 			ctx, release := doors.Outlasting(request.Context())
 			defer release()
 			<-ctx.Done()

@@ -35,8 +35,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/share"
 	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/runtime/timing"
-	"github.com/rockpool/rockpool/server/peering"
-	"github.com/rockpool/rockpool/server/secure"
+	"github.com/rockpool/rockpool/server/connections"
 )
 
 // A cluster is a runtime.Cluster that a server runs.
@@ -56,7 +55,7 @@ type (
 	// Each kind of cluster has its own numbers for server/metrics.
 	countedLocal interface{ Stats() local.Stats }
 	countedNomad interface{ Stats() nomad.Stats }
-	led          interface {
+	withLeader   interface {
 		Leader() (address, secret string)
 		Secret() string
 		LockID() string
@@ -78,14 +77,14 @@ type Server struct {
 	logger  *zap.Logger
 	store   *store.Store
 	cluster cluster
-	agents  *embedded.Files // agent files that Nomad fetches; nil: without Nomad
+	agents  *embedded.Files // agent files that Nomad fetches; nil without Nomad
 	listeners
 	callers
 
-	// Socket is a Unix socket to serve on, instead of the setting listen; "": none. Set it before Open.
+	// Socket is a Unix socket to serve on, instead of the setting listen, or "". Set it before Open.
 	Socket string
 
-	// Programs has the programs for local runners; nil: the embedded ones. Set it before Open.
+	// Programs has the programs for local runners; nil means the embedded ones. Set it before Open.
 	Programs *Programs
 
 	// First returns the environments that Open stores if this machine's cluster has none yet; nil:
@@ -274,7 +273,7 @@ func (s *Server) Client() *client.Client {
 	}
 	c := client.New(s.URL()).WithToken(s.config.Token)
 	if s.secure != nil {
-		c = c.WithTLS(secure.Pin(s.config.TLS.Cert))
+		c = c.WithTLS(connections.Pin(s.config.TLS.Cert))
 	}
 	return c
 }
@@ -321,12 +320,12 @@ func (s *Server) Run(ctx context.Context) error {
 		})
 	}
 	// Any of the servers can lead, so each one forwards connections and receives forwarded ones.
-	if here, ok := s.cluster.(led); ok && s.peers != nil {
-		front = peering.Forward(front, maxForwarded(), func() peering.Leader {
+	if here, ok := s.cluster.(withLeader); ok && s.peers != nil {
+		front = connections.Forward(front, maxForwarded(), func() connections.Leader {
 			address, secret := here.Leader()
-			return peering.Leader{Address: address, Secret: secret}
+			return connections.Leader{Address: address, Secret: secret}
 		})
-		serve(peering.Receive(s.peers, here.Secret(), here.LockID))
+		serve(connections.Receive(s.peers, here.Secret(), here.LockID))
 	}
 	serve(front)
 	logCtx, endLog := context.WithCancel(parts)

@@ -6,8 +6,8 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/config"
-	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/audit"
@@ -26,12 +26,12 @@ func (s *Server) signIn() *signin.SignIn {
 		Issuer: c.Issuer, ClientID: c.ClientID, ClientSecret: c.ClientSecret, RedirectURL: c.RedirectURL, Scopes: c.Scopes,
 		RoleClaim: c.RoleClaim, Roles: rules, TenantClaim: c.TenantClaim, Lifetime: c.Session, CA: c.CA,
 		Sessions: sessions{s.book, s.audit, c.TenantClaim == ""},
-		Address:  func(r *http.Request) string { return peers.ClientAddress(r.Context()).String() },
+		Address:  func(r *http.Request) string { return clients.ClientAddress(r.Context()).String() },
 		Logger:   s.logger.Named("signin"),
 	})
 }
 
-// auditLines returns the file to which the audit log is written in addition to the store; "": none.
+// auditLines returns the file to which the audit log is written in addition to the store, or "".
 func auditLines(setting string) string {
 	if setting == config.AccessLogOff {
 		return ""
@@ -58,7 +58,7 @@ func (s sessions) Begin(ctx context.Context, who signin.Identity) (string, error
 		return "", err
 	}
 	if _, there := s.book.Tenant(who.Tenant); !there {
-		s.record(ctx, "signIn", access.Token{Name: identity.PersonName(who.Name, who.Subject), AllTenants: true}, peers.ClientAddress(ctx), runtime.Errorf(runtime.CodeForbidden, "no tenant"))
+		s.record(ctx, "signIn", access.Token{Name: identity.PersonName(who.Name, who.Subject), AllTenants: true}, clients.ClientAddress(ctx), runtime.Errorf(runtime.CodeForbidden, "no tenant"))
 		return "", signin.ErrUnknownTenant
 	}
 	made, secret, err := s.book.CreateToken(ctx, access.Server(), identity.NewToken{
@@ -93,7 +93,7 @@ func (s sessions) End(ctx context.Context, secret string) error {
 		return nil
 	}
 	_, err := s.book.RevokeToken(ctx, access.Server(), t.ID, false)
-	s.record(ctx, "signOut", t, peers.ClientAddress(ctx), err)
+	s.record(ctx, "signOut", t, clients.ClientAddress(ctx), err)
 	if runtime.CodeOf(err) == runtime.CodeInvalidInput { // the session has already ended
 		return nil
 	}

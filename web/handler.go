@@ -42,48 +42,50 @@ const notBuilt = `This server was built without the dashboard. Install node and 
 The API is at /graphql.
 `
 
-// Handler serves the dashboard's addresses, and passes all other requests to
-// next: also "/" for clients that don't accept HTML, and "/" for other methods
-// than GET and HEAD. At its other addresses it refuses such methods itself.
-func Handler(next http.Handler) http.Handler {
+// Pages are the dashboard and GraphiQL.
+type Pages struct{ files map[string]file }
+
+// New returns the pages of the bundle.
+func New() Pages {
 	bundle, err := fs.Sub(dist, "dist")
 	if err != nil {
 		panic(err) // the name is a constant
 	}
-	return handler(files(bundle), next)
+	return Pages{files(bundle)}
 }
 
-func handler(all map[string]file, next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		name := target(r)
-		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
-		if name == "" || !reads && r.URL.Path == "/" {
-			next.ServeHTTP(w, r)
-			return
+// Serve responds to requests for the dashboard's addresses. It returns false, and does nothing, for
+// others: also for "/" from clients that don't accept HTML, and for "/" with other methods than GET and
+// HEAD. At its other addresses it refuses such methods itself.
+func (p Pages) Serve(w http.ResponseWriter, r *http.Request) bool {
+	name := target(r)
+	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+	if name == "" || !reads && r.URL.Path == "/" {
+		return false
+	}
+	header := w.Header()
+	if !reads {
+		header.Set("Allow", "GET, HEAD, OPTIONS")
+		if r.Method == http.MethodOptions {
+			w.WriteHeader(http.StatusNoContent)
+			return true
 		}
-		header := w.Header()
-		if !reads {
-			header.Set("Allow", "GET, HEAD, OPTIONS")
-			if r.Method == http.MethodOptions {
-				w.WriteHeader(http.StatusNoContent)
-				return
-			}
-			http.Error(w, "send GET or HEAD", http.StatusMethodNotAllowed)
-			return
-		}
-		header.Set("X-Content-Type-Options", "nosniff")
-		found, there := all[name]
-		switch {
-		case there:
-			serve(w, r, name, found)
-		case name == dashboard || name == explorer:
-			header.Set("Content-Type", "text/plain; charset=utf-8")
-			w.WriteHeader(http.StatusServiceUnavailable)
-			_, _ = io.WriteString(w, notBuilt)
-		default:
-			http.NotFound(w, r)
-		}
-	})
+		http.Error(w, "send GET or HEAD", http.StatusMethodNotAllowed)
+		return true
+	}
+	header.Set("X-Content-Type-Options", "nosniff")
+	found, there := p.files[name]
+	switch {
+	case there:
+		serve(w, r, name, found)
+	case name == dashboard || name == explorer:
+		header.Set("Content-Type", "text/plain; charset=utf-8")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = io.WriteString(w, notBuilt)
+	default:
+		http.NotFound(w, r)
+	}
+	return true
 }
 
 // target returns the file for a request; "" if the request isn't for the

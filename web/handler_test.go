@@ -38,7 +38,14 @@ func bundle(t *testing.T) map[string]file {
 	return files(all)
 }
 
-var elsewhere = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+// over returns a handler that serves pages, and other requests with 418.
+func over(pages Pages) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !pages.Serve(w, r) {
+			w.WriteHeader(http.StatusTeapot)
+		}
+	})
+}
 
 func get(handler http.Handler, method, address string, header http.Header) *http.Response {
 	request := httptest.NewRequest(method, address, nil)
@@ -60,7 +67,7 @@ func body(t *testing.T, response *http.Response) string {
 var html = http.Header{"Accept": {"text/html,application/xhtml+xml,*/*;q=0.8"}}
 
 func TestHandlerPassesOtherRequestsOn(t *testing.T) {
-	h := handler(bundle(t), elsewhere)
+	h := over(Pages{bundle(t)})
 	for _, test := range []struct {
 		method, address string
 		header          http.Header
@@ -99,7 +106,7 @@ func TestHandlerPassesOtherRequestsOn(t *testing.T) {
 
 // The dashboard's own addresses are only read; the answer to another method says so.
 func TestHandlerRefusesOtherMethodsThanReading(t *testing.T) {
-	h := handler(bundle(t), elsewhere)
+	h := over(Pages{bundle(t)})
 	for _, address := range []string{"/executions", "/environments/a/b", "/graphiql", "/theme.js", "/assets/a-1.js", "/assets/nonesuch.js"} {
 		for method, want := range map[string]int{"POST": 405, "PUT": 405, "DELETE": 405, "OPTIONS": 204} {
 			response := get(h, method, address, html)
@@ -111,7 +118,7 @@ func TestHandlerRefusesOtherMethodsThanReading(t *testing.T) {
 }
 
 func TestResponsesAreCompressedAsAccepted(t *testing.T) {
-	h := handler(bundle(t), elsewhere)
+	h := over(Pages{bundle(t)})
 	for accepted, want := range map[string]string{
 		"gzip, deflate, br, zstd": "br",
 		"gzip":                    "gzip",
@@ -139,7 +146,7 @@ func TestResponsesAreCompressedAsAccepted(t *testing.T) {
 }
 
 func TestAssetsAreCachedAndPagesRevalidated(t *testing.T) {
-	h := handler(bundle(t), elsewhere)
+	h := over(Pages{bundle(t)})
 	asset, page := get(h, "GET", "/assets/a-1.js", nil), get(h, "GET", "/runners", nil)
 	if c := asset.Header.Get("Cache-Control"); !strings.Contains(c, "immutable") {
 		t.Errorf("an asset: %q", c)
@@ -156,7 +163,7 @@ func TestAssetsAreCachedAndPagesRevalidated(t *testing.T) {
 
 // A page may run only scripts from the bundle.
 func TestPoliciesForbidInlineScripts(t *testing.T) {
-	h := handler(bundle(t), elsewhere)
+	h := over(Pages{bundle(t)})
 	for address, strict := range map[string]bool{"/runners": true, "/graphiql": false} {
 		header := get(h, "GET", address, nil).Header
 		policy := header.Get("Content-Security-Policy")
@@ -175,7 +182,7 @@ func TestPoliciesForbidInlineScripts(t *testing.T) {
 }
 
 func TestWithoutABuildPagesSayHowToBuild(t *testing.T) {
-	h := handler(map[string]file{}, elsewhere)
+	h := over(Pages{})
 	response := get(h, "GET", "/", html)
 	if text := body(t, response); response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, "make build") {
 		t.Errorf("%d %q", response.StatusCode, text)
@@ -188,7 +195,7 @@ func TestWithoutABuildPagesSayHowToBuild(t *testing.T) {
 // The embedded pages have all their files, and no inline script or style.
 func TestTheBundleIsWhole(t *testing.T) {
 	need.Program(t)
-	h := Handler(elsewhere)
+	h := over(New())
 	for _, address := range []string{"/executions", "/graphiql"} {
 		response := get(h, "GET", address, nil)
 		page := body(t, response)

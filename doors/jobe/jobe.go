@@ -190,7 +190,7 @@ func (a *api) putFile(w http.ResponseWriter, r *http.Request) (any, error) {
 	}
 	var content []byte
 	ctx := context.WithoutCancel(r.Context()) // clients may close the connection after the upload
-	err = doors.HoldOf(r).Turn(ctx, len(body), func() (err error) {
+	err = doors.ReservationOf(r).Turn(ctx, len(body), func() (err error) {
 		content, err = fileContents(id, body)
 		return err
 	})

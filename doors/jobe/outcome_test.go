@@ -15,8 +15,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/doors"
-	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/batch"
@@ -256,7 +256,7 @@ func TestTooManyRequests(t *testing.T) {
 // beginning is a door whose requests start a run and return.
 type beginning struct {
 	door
-	used peers.Usage
+	used clients.Usage
 }
 
 func (b *beginning) Register(host doors.Host, routes *doors.Routes) {
@@ -264,7 +264,7 @@ func (b *beginning) Register(host doors.Host, routes *doors.Routes) {
 	by := doors.Authentication{Shown: func(*http.Request) string { return "" }}
 	routes.Handle("/", host.Authenticated(by, a.answering(func(w http.ResponseWriter, r *http.Request) (any, error) {
 		_, _, _, err := a.read(w, r)
-		doors.HoldOf(r).ReleaseMemory() // as start does
+		doors.ReservationOf(r).ReleaseMemory() // as start does
 		b.used = host.Peers.Usage()
 		return nil, err
 	})))
@@ -279,7 +279,7 @@ func (anybody) Known(*http.Request, string) (identity.Caller, error) {
 // Text that isn't UTF-8 is refused with its field: it would become U+FFFD.
 func TestInvalidUTF8IsRefused(t *testing.T) {
 	const size = 100_000
-	all, mux := peers.New(peers.Bounds{Bodies: 2 * size}), http.NewServeMux()
+	all, mux := clients.New(clients.Bounds{Bodies: 2 * size}), http.NewServeMux()
 	host := doors.Host{Guard: guard.New(nil, nil, nil), Languages: language.Default(), MaxBody: 1 << 20, Peers: all, Logger: zap.NewNop()}
 	doors.Open(mux, host, anybody{}, new(doors.Counts), new(beginning))
 	for body, field := range map[string]string{
@@ -299,7 +299,7 @@ func TestInvalidUTF8IsRefused(t *testing.T) {
 
 // A run counts as an operation, but holds nothing of its request.
 func TestRunsCountAsOperations(t *testing.T) {
-	all, of, mux := peers.New(peers.Bounds{Bodies: 1 << 20}), new(beginning), http.NewServeMux()
+	all, of, mux := clients.New(clients.Bounds{Bodies: 1 << 20}), new(beginning), http.NewServeMux()
 	doors.Open(mux, doors.Host{Guard: guard.New(nil, nil, nil), MaxBody: 1 << 20, Peers: all, Logger: zap.NewNop()}, anybody{}, new(doors.Counts), of)
 	w := httptest.NewRecorder()
 	mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"run_spec": {"sourcecode": "`+strings.Repeat("x", 100_000)+`"}}`)))
@@ -364,8 +364,8 @@ func TestFilesOfARunCount(t *testing.T) {
 	a := &api{Host: doors.Host{MaxBody: 1000}, files: newCache(10_000)}
 	a.files.put("x", "12345678", make([]byte, 60))
 	s := spec{files: []namedFile{{"12345678", "one"}}}
-	bounded := peers.New(peers.Bounds{Bodies: 100})
-	hold := bounded.Hold(t.Context(), peers.Credential{})
+	bounded := clients.New(clients.Bounds{Bodies: 100})
+	hold := bounded.Reserve(t.Context(), clients.Credential{})
 	if files, err := a.filesOf("x", s, "prog.c", &hold); err != nil || len(files) != 2 || bounded.Usage().BodyBytes != 60 {
 		t.Errorf("%d files, %d bytes, %v", len(files), bounded.Usage().BodyBytes, err)
 	}
@@ -376,8 +376,8 @@ func TestFilesOfARunCount(t *testing.T) {
 
 // The output of a program takes memory of its caller.
 func TestOutputCounts(t *testing.T) {
-	bounded := peers.New(peers.Bounds{Bodies: 100})
-	hold := bounded.Hold(t.Context(), peers.Credential{})
+	bounded := clients.New(clients.Bounds{Bodies: 100})
+	hold := bounded.Reserve(t.Context(), clients.Credential{})
 	var p phase
 	for _, stream := range []runtime.Stream{runtime.Stdout, runtime.Stderr} {
 		if err := p.take(batch.Event{Event: events.Event{Kind: events.Output, Stream: stream, Data: []byte(strings.Repeat("x", 40))}}, &hold); err != nil {

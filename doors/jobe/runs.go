@@ -10,9 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/doors"
-	"github.com/rockpool/rockpool/graph/transport/peers"
-	"github.com/rockpool/rockpool/graph/transport/response"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/batch"
 	"github.com/rockpool/rockpool/runtime/engine"
@@ -43,7 +42,7 @@ func (a *api) run(w http.ResponseWriter, r *http.Request) (any, error) {
 
 // early returns the result of work. If that takes long, it answers itself.
 func (a *api) early(w http.ResponseWriter, r *http.Request, work func() (any, error)) (answer any, err error) {
-	begun := response.Early(w, a.Early, func(header http.Header) { header.Set("Content-Type", jsonType) }, func() { answer, err = work() })
+	begun := clients.Early(w, a.Early, func(header http.Header) { header.Set("Content-Type", jsonType) }, func() { answer, err = work() })
 	if !begun {
 		return answer, err
 	}
@@ -67,7 +66,7 @@ func (a *api) complete(r *http.Request, j job, in *engine.RunInput, of *engine.B
 	if err != nil {
 		return overloaded(err)
 	}
-	hold := doors.HoldOf(r)
+	hold := doors.ReservationOf(r)
 	build, run, err := a.follow(r.Context(), batch, hold)
 	if err != nil { // the client closed the connection, or there is no memory: don't start a run that nobody waits for
 		_, _ = a.Guard.CancelBatch(context.WithoutCancel(r.Context()), batch)
@@ -92,7 +91,7 @@ func (a *api) complete(r *http.Request, j job, in *engine.RunInput, of *engine.B
 func (a *api) start(r *http.Request, until time.Time, in *engine.RunInput, of *engine.BatchInput) (runtime.BatchID, error) {
 	defer func() {
 		*in, *of = engine.RunInput{}, engine.BatchInput{}
-		doors.HoldOf(r).ReleaseMemory()
+		doors.ReservationOf(r).ReleaseMemory()
 	}()
 	var b runtime.Batch
 	err := attempt(until, func(waitFor int) (err error) {
@@ -110,7 +109,7 @@ func (a *api) read(w http.ResponseWriter, r *http.Request) (j job, in engine.Run
 	if err != nil {
 		return j, in, of, err
 	}
-	hold := doors.HoldOf(r)
+	hold := doors.ReservationOf(r)
 	body, err := a.ReadBody(w, r)
 	if err != nil {
 		return j, in, of, err
@@ -158,7 +157,7 @@ func (a *api) read(w http.ResponseWriter, r *http.Request) (j job, in engine.Run
 
 // filesOf returns the files of a run, the source first. A file of the cache with the same name
 // replaces the source.
-func (a *api) filesOf(tenant runtime.TenantID, s spec, source string, hold *peers.Hold) ([]runtime.FileWrite, error) {
+func (a *api) filesOf(tenant runtime.TenantID, s spec, source string, hold *clients.Reservation) ([]runtime.FileWrite, error) {
 	files := []runtime.FileWrite{{Path: directory + "/" + source, Data: []byte(s.source)}}
 	bytes := int64(0)
 	for _, f := range s.files {
@@ -195,7 +194,7 @@ func attempt(until time.Time, begin func(waitFor int) error) (err error) {
 
 // follow waits for a batch's end and collects its output. The engine bounds the output; its memory
 // is taken from hold.
-func (a *api) follow(ctx context.Context, id runtime.BatchID, hold *peers.Hold) (build, run phase, err error) {
+func (a *api) follow(ctx context.Context, id runtime.BatchID, hold *clients.Reservation) (build, run phase, err error) {
 	reader, err := a.Guard.BatchEvents(ctx, id, "")
 	if err != nil {
 		return build, run, err
@@ -230,7 +229,7 @@ func (a *api) follow(ctx context.Context, id runtime.BatchID, hold *peers.Hold) 
 func (p *phase) size() int { return len(p.stdout) + len(p.stderr) }
 
 // take adds an event to the phase. The memory of output is taken from hold.
-func (p *phase) take(event batch.Event, hold *peers.Hold) error {
+func (p *phase) take(event batch.Event, hold *clients.Reservation) error {
 	switch event.Event.Kind {
 	case events.Output:
 		stream := &p.stdout

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -59,7 +59,7 @@ func parseSpec(body []byte) (s spec, refused *refusal) {
 		Run json.RawMessage `json:"run_spec"`
 	}
 	// The decoder would replace what isn't text. PHP refuses it, too.
-	if _, err := peers.Values(body); runtime.CodeOf(err) == runtime.CodeInvalidInput {
+	if _, err := clients.Values(body); runtime.CodeOf(err) == runtime.CodeInvalidInput {
 		return s, bad("Non-JSON post data received: %s", err)
 	}
 	if json.Unmarshal(body, &outer) != nil || outer == nil {

@@ -14,9 +14,8 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/doors"
-	"github.com/rockpool/rockpool/graph/gate"
-	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/audit"
@@ -27,6 +26,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/language"
 	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/server/routes"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -42,7 +42,7 @@ type bed struct {
 	book   *identity.Book
 	audit  *audit.Log
 	counts *doors.Counts
-	peers  *peers.Peers
+	peers  *clients.Limiter
 	ends   func() // what outlasts requests, as a server that stops; it waits for that
 }
 
@@ -82,13 +82,13 @@ func newBedOf(t testing.TB, held int64, change func(d *Door)) *bed {
 	if err := book.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	b := &bed{t: t, door: New(), engine: eng, book: book, audit: log, counts: new(doors.Counts), peers: peers.New(peers.Bounds{AllConnections: 1000, Connections: 1000, Operations: 100, TokenOperations: maxOperations, Bodies: 1 << 30, TokenBodies: held, PeerBodies: 1 << 30})}
+	b := &bed{t: t, door: New(), engine: eng, book: book, audit: log, counts: new(doors.Counts), peers: clients.New(clients.Bounds{AllConnections: 1000, Connections: 1000, Operations: 100, TokenOperations: maxOperations, Bodies: 1 << 30, TokenBodies: held, PeerBodies: 1 << 30})}
 	if change != nil {
 		change(b.door)
 	}
 	mux := http.NewServeMux()
 	host := doors.Host{Guard: guard.New(eng, book, log), Languages: language.Default(), Version: "1.2.3", MaxBody: 1 << 20, Peers: b.peers, Logger: zap.NewNop()}
-	doors.Open(mux, host, &gate.Admission{Book: book}, b.counts, b.door)
+	doors.Open(mux, host, &routes.Admission{Book: book}, b.counts, b.door)
 	var lasting sync.WaitGroup
 	ends, end := context.WithCancelCause(context.Background())
 	life := doors.Life{Ends: ends, Enter: func() func() { lasting.Add(1); return lasting.Done }}

@@ -130,7 +130,7 @@ func (d *Door) post(w http.ResponseWriter, r *http.Request, protocol http.Handle
 	}
 	// Take the memory before the SDK decodes the message.
 	needed, err := decoded(body)
-	hold := doors.HoldOf(r)
+	hold := doors.ReservationOf(r)
 	switch room := hold.Room(); {
 	case err != nil: // of Values, without internal details
 		http.Error(w, err.Error(), http.StatusBadRequest)

@@ -11,7 +11,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/audit"
@@ -80,7 +80,7 @@ func TestRunProgramReturnsTheResult(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	b.freed()
-	if entries, err := b.door.host.Guard.AuditLog(access.With(t.Context(), access.Server()), audit.Filter{}, 100, "", func(int) error { return nil }); err != nil || !strings.Contains(entriesText(entries), "startExecution mcp\n") {
+	if entries, err := b.door.host.Guard.AuditLog(access.With(t.Context(), access.Server()), audit.Filter{}, 100, ""); err != nil || !strings.Contains(entriesText(entries), "startExecution mcp\n") {
 		t.Errorf("%v %s", err, entriesText(entries))
 	}
 	counted := ""
@@ -406,7 +406,7 @@ func FuzzArguments(f *testing.F) {
 		}
 		raw := []byte(strings.ReplaceAll(arguments, `"S"`, `"`+session.Session+`"`))
 		s := b.door.sessionOf(a)
-		result := s.call(s.ctx, &request{hold: new(peers.Hold)}, chosen, &sdk.CallToolRequest{Params: &sdk.CallToolParamsRaw{Name: chosen.spec.Name, Arguments: raw}})
+		result := s.call(s.ctx, &request{hold: new(clients.Reservation)}, chosen, &sdk.CallToolRequest{Params: &sdk.CallToolParamsRaw{Name: chosen.spec.Name, Arguments: raw}})
 		var got struct{ Error problem }
 		decodeContent(t, result, &got)
 		if result.IsError != (got.Error.Code != "") || got.Error.Code == runtime.CodeInternal {
@@ -434,7 +434,7 @@ func TestUnwantedProgressCostsNothing(t *testing.T) {
 	var session opened
 	a.call("open_session", object{"environment": "shell"}, &session)
 	s := b.door.sessionOf(a)
-	c := &call{session: s, request: &request{hold: new(peers.Hold)}, ctx: s.ctx, until: time.Now().Add(wait.Limit)}
+	c := &call{session: s, request: &request{hold: new(clients.Reservation)}, ctx: s.ctx, until: time.Now().Add(wait.Limit)}
 	shell := "lines 1000"
 	out, err := c.run(runtime.RunnerID(session.Session), engine.StartInput{Shell: &shell}, nil)
 	if err != nil || out.Stdout == "" || c.progress != (progress{}) {

@@ -8,7 +8,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -19,10 +19,10 @@ const (
 )
 
 // decoded returns how many bytes of memory a message takes in addition to its body. The SDK decodes
-// parts of it into maps. Errors are those of peers.Values.
+// parts of it into maps. Errors are those of clients.Values.
 func decoded(body []byte) (int64, error) {
-	values, err := peers.Values(body)
-	return max(bodyCopies*(int64(len(body))-peers.FreeBody), 0) + max(int64(values)*peers.ValueBytes-peers.FreeBody, 0), err
+	values, err := clients.Values(body)
+	return max(bodyCopies*(int64(len(body))-clients.FreeBody), 0) + max(int64(values)*clients.ValueBytes-clients.FreeBody, 0), err
 }
 
 // A request is being served. Its calls take memory from its hold. When all calls have ended, the
@@ -31,7 +31,7 @@ type request struct {
 	calls sync.WaitGroup
 
 	mu    sync.Mutex // guards the fields below
-	hold  *peers.Hold
+	hold  *clients.Reservation
 	taken int64 // bytes, including the free ones
 }
 
@@ -39,7 +39,7 @@ type request struct {
 func (r *request) grow(n int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	err := r.hold.Grow(max(r.taken+n-peers.FreeBody, 0) - max(r.taken-peers.FreeBody, 0))
+	err := r.hold.Grow(max(r.taken+n-clients.FreeBody, 0) - max(r.taken-clients.FreeBody, 0))
 	if err == nil {
 		r.taken += n
 	}
@@ -50,7 +50,7 @@ func (r *request) grow(n int64) error {
 func (r *request) give(n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.hold.Shrink(max(r.taken-peers.FreeBody, 0) - max(r.taken-n-peers.FreeBody, 0))
+	r.hold.Shrink(max(r.taken-clients.FreeBody, 0) - max(r.taken-n-clients.FreeBody, 0))
 	r.taken -= n
 }
 

@@ -11,7 +11,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/engine"
@@ -145,7 +145,7 @@ func execute(c *call, in executeInput) (out ran, reply answer, err error) {
 // claim claims a runner for the session.
 func (c *call) claim(environment runtime.EnvironmentID, inactivity *int) (runtime.Runner, error) {
 	c.progress.notify(c.ctx, "claiming a runner of "+string(environment))
-	runner, err := c.door.host.Guard.Claim(c.ctx, engine.ClaimInput{EnvironmentID: environment, InactivityTimeout: inactivity, WaitFor: new(maxWait), Caller: peers.Name(c.ctx)})
+	runner, err := c.door.host.Guard.Claim(c.ctx, engine.ClaimInput{EnvironmentID: environment, InactivityTimeout: inactivity, WaitFor: new(maxWait), Caller: clients.PeerName(c.ctx)})
 	if err != nil {
 		return runner, err
 	}

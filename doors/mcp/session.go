@@ -83,7 +83,7 @@ const requestKey = "rockpool request"
 // serve serves a request and waits for its calls. They continue when the client closes the
 // connection, and still use the request's memory.
 func (s *session) serve(w http.ResponseWriter, r *http.Request, protocol http.Handler) {
-	key, serving := uuid.NewString(), &request{hold: doors.HoldOf(r)}
+	key, serving := uuid.NewString(), &request{hold: doors.ReservationOf(r)}
 	r.Header = r.Header.Clone()
 	r.Header[requestKey] = []string{key}
 	s.mu.Lock()

@@ -14,7 +14,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/test/wait"
@@ -318,7 +318,7 @@ func TestCallsHaveTheAPIsLimits(t *testing.T) {
 	if status, _ := b.send(http.MethodPost, other, "", large); status != http.StatusBadRequest { // an unknown method
 		t.Error(status)
 	}
-	held := b.peers.Hold(t.Context(), peers.Credential{Token: otherID})
+	held := b.peers.Reserve(t.Context(), clients.Credential{Token: otherID})
 	defer held.Release()
 	if err := held.Grow(maxHeld - 100<<10); err != nil { // another request's
 		t.Fatal(err)
@@ -341,7 +341,7 @@ func TestMessagesThatNeverFitAreRejected(t *testing.T) {
 			t.Errorf("%d bytes: %d %s", len(large), status, text)
 		}
 	}
-	held := b.peers.Hold(t.Context(), peers.Credential{Token: id})
+	held := b.peers.Reserve(t.Context(), clients.Credential{Token: id})
 	defer held.Release()
 	if err := held.Grow(1 << 20); err != nil { // another request's
 		t.Fatal(err)

@@ -146,11 +146,11 @@ func readOutput(c *call, in outputInput) (out page, reply answer, err error) {
 	if err != nil {
 		return out, reply, err
 	}
-	id, charge := runtime.ExecutionID(in.Execution), func(data []byte) error { return c.request.grow(int64(len(data) + chunkMemory)) }
-	read, next, end, err := c.door.host.Guard.Output(c.ctx, id, in.Cursor, most, charge)
+	id := runtime.ExecutionID(in.Execution)
+	read, next, end, err := c.readPage(id, in.Cursor, most)
 	if err == nil && len(read) == 0 && !end {
 		if err = c.await(id, next); err == nil {
-			read, next, end, err = c.door.host.Guard.Output(c.ctx, id, next, most, charge)
+			read, next, end, err = c.readPage(id, next, most)
 		}
 	}
 	if err != nil {
@@ -195,6 +195,35 @@ func readOutput(c *call, in outputInput) (out page, reply answer, err error) {
 	}
 	reply.text = b.String()
 	return out, reply, nil
+}
+
+// readPage reads a page of output, and returns the cursor after it. It takes the memory of each event
+// when it is read. If there is no memory for more, the page ends.
+func (c *call) readPage(id runtime.ExecutionID, after string, most int) (read []events.Event, next string, end bool, err error) {
+	page, err := c.door.host.Guard.Output(c.ctx, id, after, most)
+	if err != nil {
+		return nil, "", false, err
+	}
+	defer page.Close()
+	for {
+		next = page.Cursor()
+		event, err := page.Next()
+		if errors.Is(err, io.EOF) {
+			return read, page.Cursor(), page.End(), nil
+		}
+		if err != nil {
+			return nil, "", false, err
+		}
+		if event.Kind == events.Output {
+			if err := c.request.grow(int64(len(event.Data) + chunkMemory)); err != nil {
+				if len(read) == 0 {
+					return nil, "", false, err
+				}
+				return read, next, false, nil
+			}
+		}
+		read = append(read, event)
+	}
 }
 
 // await waits for output of an execution after a cursor, or for its end, until the call must answer.

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/files"
@@ -144,7 +144,7 @@ func TestDroppedFilesTakeNoMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait.For(t, "the requests have ended", func() bool { return b.peers.Usage().BodyBytes == 0 })
-	hold := b.peers.Hold(t.Context(), peers.Credential{Token: id})
+	hold := b.peers.Reserve(t.Context(), clients.Credential{Token: id})
 	defer hold.Release()
 	s := b.door.sessionOf(a)
 	c := &call{session: s, ctx: s.ctx, request: &request{hold: &hold}, until: time.Now().Add(wait.Limit)}
@@ -180,7 +180,7 @@ func TestAnswersWithoutMemoryAreRefused(t *testing.T) {
 	a.call("open_session", object{"environment": "shell"}, &session)
 	a.call("write_files", object{"session": session.Session, "files": []object{{"path": "x", "text": strings.Repeat("x", 100<<10)}}}, &wrote{})
 	wait.For(t, "the requests have ended", func() bool { return b.peers.Usage().BodyBytes == 0 })
-	held := b.peers.Hold(t.Context(), peers.Credential{Token: id})
+	held := b.peers.Reserve(t.Context(), clients.Credential{Token: id})
 	if err := held.Grow(maxHeld - 20<<10); err != nil { // of other requests
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func TestAnswersTakeNoMoreMemoryThanCounted(t *testing.T) {
 	for _, text := range []string{"x", "<", ">", "&", "\x01", `"`, "\u2028"} {
 		text = strings.Repeat(text, 10_000)
 		for _, reply := range []answer{{text: text}, {}} {
-			c := &call{request: &request{hold: new(peers.Hold)}}
+			c := &call{request: &request{hold: new(clients.Reservation)}}
 			result, err := c.result(content{Text: text}, reply)
 			if err != nil {
 				t.Fatal(err)

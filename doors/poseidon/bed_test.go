@@ -19,10 +19,9 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"github.com/rockpool/rockpool/clients"
+	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/doors"
-	"github.com/rockpool/rockpool/graph/gate"
-	"github.com/rockpool/rockpool/graph/transport/peers"
-	"github.com/rockpool/rockpool/graph/transport/socket"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/clustertest"
@@ -32,6 +31,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/server/routes"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -56,16 +56,16 @@ type bed struct {
 	stop    func() // as a server does
 	handler http.Handler
 	door    *door
-	peers   *peers.Peers
+	peers   *clients.Limiter
 }
 
 func newBed(t testing.TB, options Options) bed {
 	t.Helper()
-	return newBounded(t, options, peers.Bounds{})
+	return newBounded(t, options, clients.Bounds{})
 }
 
 // newBounded returns a bed whose callers have these limits, and the memory that all beds share.
-func newBounded(t testing.TB, options Options, bounds peers.Bounds) bed {
+func newBounded(t testing.TB, options Options, bounds clients.Bounds) bed {
 	t.Helper()
 	fake := clustertest.NewFake()
 	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
@@ -83,11 +83,11 @@ func newBounded(t testing.TB, options Options, bounds peers.Bounds) bed {
 		t.Fatal(err)
 	}
 	bounds.Bodies, bounds.TokenBodies = 1<<30, cmp.Or(bounds.TokenBodies, maxHeld)
-	mux, bounded := http.NewServeMux(), peers.New(bounds)
+	mux, bounded := http.NewServeMux(), clients.New(bounds)
 	host := doors.Host{Guard: guard.New(eng, book, nil), Version: "1.2.3", MaxBody: 1 << 20, Peers: bounded, Logger: zap.NewNop()}
 	opened := New(options).(*door)
 	opened.closeTime, opened.quitGrace = wait.Limit, wait.Limit // no test asserts them
-	doors.Open(mux, host, &gate.Admission{Book: book}, new(doors.Counts), opened)
+	doors.Open(mux, host, &routes.Admission{Book: book}, new(doors.Counts), opened)
 	streams, endStreams := context.WithCancel(context.Background())
 	var requests sync.WaitGroup // those of WebSockets end later than the server
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -15,7 +15,7 @@ const (
 )
 
 // An input buffers the stdin that its program hasn't read. It keeps blocks. The first
-// peers.FreeBody bytes aren't charged to the caller, so that a keystroke always has space. Its
+// clients.FreeBody bytes aren't charged to the caller, so that a keystroke always has space. Its
 // methods are safe for concurrent use.
 type input struct {
 	stall time.Duration   // see inputStall
@@ -25,13 +25,13 @@ type input struct {
 	taken chan struct{}   // capacity 1: a hint that the program has read some
 
 	mu     sync.Mutex // guards the fields below
-	hold   *peers.Hold
+	hold   *clients.Reservation
 	blocks [][]byte // none is empty; all except the last were filled
 	failed error
 }
 
 // newInput returns an empty buffer. The caller sets ended and fail before the first Write.
-func newInput(hold *peers.Hold, stall time.Duration) *input {
+func newInput(hold *clients.Reservation, stall time.Duration) *input {
 	return &input{stall: stall, more: make(chan struct{}, 1), taken: make(chan struct{}, 1), hold: hold}
 }
 
@@ -98,7 +98,7 @@ func (in *input) grow() error {
 	if to > maxInput {
 		return runtime.Errorf(runtime.CodeLimitExceeded, "stdin arrives faster than the program reads it: at most %d MiB are buffered", maxInput>>20)
 	}
-	if to > peers.FreeBody {
+	if to > clients.FreeBody {
 		if err := in.hold.Grow(inputBlock); err != nil {
 			return err
 		}
@@ -116,7 +116,7 @@ func (in *input) take(p []byte) int {
 	}
 	n := copy(p, in.blocks[0])
 	if in.blocks[0] = in.blocks[0][n:]; len(in.blocks[0]) == 0 {
-		if len(in.blocks)*inputBlock > peers.FreeBody {
+		if len(in.blocks)*inputBlock > clients.FreeBody {
 			in.hold.Shrink(inputBlock)
 		}
 		in.blocks[0] = nil

@@ -12,7 +12,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/test/wait"
@@ -20,7 +20,7 @@ import (
 
 // unbounded returns an input without a memory limit, and how it failed.
 func unbounded(ended <-chan struct{}) (in *input, failed *error) {
-	in, failed = newInput(new(peers.Hold), inputStall), new(error)
+	in, failed = newInput(new(clients.Reservation), inputStall), new(error)
 	in.ended, in.fail = ended, func(err error) { *failed = err }
 	return in, failed
 }
@@ -90,13 +90,13 @@ func TestEndedConnectionStopsWrites(t *testing.T) {
 
 // Memory above FreeBody is charged by blocks, and freed.
 func TestMemoryOfInput(t *testing.T) {
-	all := peers.New(peers.Bounds{Bodies: 1 << 30, TokenBodies: 1 << 30})
-	hold := all.Hold(t.Context(), peers.Credential{Token: "one"})
+	all := clients.New(clients.Bounds{Bodies: 1 << 30, TokenBodies: 1 << 30})
+	hold := all.Reserve(t.Context(), clients.Credential{Token: "one"})
 	in := newInput(&hold, inputStall)
 	piece := make([]byte, inputBlock)
-	for _, size := range []int64{1, peers.FreeBody, peers.FreeBody + 1, maxInput} {
+	for _, size := range []int64{1, clients.FreeBody, clients.FreeBody + 1, maxInput} {
 		_, _ = in.Write(make([]byte, size))
-		want := max((size+inputBlock-1)/inputBlock*inputBlock-peers.FreeBody, 0)
+		want := max((size+inputBlock-1)/inputBlock*inputBlock-clients.FreeBody, 0)
 		if got := all.Usage().BodyBytes; got != want {
 			t.Errorf("%d bytes count as %d, not %d", size, got, want)
 		}
@@ -134,7 +134,7 @@ func TestStdinWhileMemoryIsShort(t *testing.T) {
 	if got := reads(t, ws); got != `{"type":"start"}` {
 		t.Fatalf("it begins with %s", got)
 	}
-	other := b.peers.Hold(t.Context(), peers.Credential{Token: b.tokenID})
+	other := b.peers.Reserve(t.Context(), clients.Credential{Token: b.tokenID})
 	defer other.Release()
 	if err := other.Grow(maxHeld); err != nil {
 		t.Fatal(err)
@@ -155,7 +155,7 @@ func TestStdinWhileMemoryIsShort(t *testing.T) {
 
 // The WebSocket is closed although a Write waits.
 func TestStoppingServerEndsWaitingWrites(t *testing.T) {
-	b := newBounded(t, Options{}, peers.Bounds{TokenBodies: 1 << 30}).as("one", access.Operator)
+	b := newBounded(t, Options{}, clients.Bounds{TokenBodies: 1 << 30}).as("one", access.Operator)
 	b.door.inputStall = 2 * wait.Limit
 	ws := b.open(b.execute(b.claim(), "sleep 1000"))
 	if got := reads(t, ws); got != `{"type":"start"}` {
@@ -167,7 +167,7 @@ func TestStoppingServerEndsWaitingWrites(t *testing.T) {
 		for ws.Write(t.Context(), websocket.MessageText, make([]byte, 300<<10)) == nil { // until it is closed
 		}
 	}()
-	wait.For(t, "no room", func() bool { return b.peers.Usage().BodyBytes == maxInput-peers.FreeBody })
+	wait.For(t, "no room", func() bool { return b.peers.Usage().BodyBytes == maxInput-clients.FreeBody })
 	b.stop()
 	if got, code := frames(t, ws); len(got) != 0 || code != websocket.StatusGoingAway {
 		t.Errorf("it gets %q, and %d", got, code)

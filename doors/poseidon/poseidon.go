@@ -218,7 +218,7 @@ func (d *door) read(w http.ResponseWriter, r *http.Request, into any) error {
 		return status{refused.Status, refused.Message}
 	}
 	if err == nil {
-		err = doors.HoldOf(r).Expand(body)
+		err = doors.ReservationOf(r).Expand(body)
 	}
 	switch runtime.CodeOf(err) {
 	case runtime.CodeInvalidInput:
@@ -229,7 +229,7 @@ func (d *door) read(w http.ResponseWriter, r *http.Request, into any) error {
 	if err != nil {
 		return err
 	}
-	err = doors.HoldOf(r).Turn(r.Context(), len(body), func() error { return json.Unmarshal(body, into) })
+	err = doors.ReservationOf(r).Turn(r.Context(), len(body), func() error { return json.Unmarshal(body, into) })
 	if runtime.CodeOf(err) == runtime.CodeClusterUnavailable { // no turn
 		return err
 	}

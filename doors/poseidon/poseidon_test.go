@@ -16,8 +16,8 @@ import (
 	"github.com/coder/websocket"
 	"go.uber.org/zap"
 
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/doors"
-	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/engine"
@@ -239,7 +239,7 @@ func TestBodiesTakeMemory(t *testing.T) {
 	b := newBed(t, Options{}).as("physics", access.Client)
 	patch := `{"copy":[{"path":"x","content":"` + strings.Repeat("AAAA", 100_000) + `"}]}`
 	b.expect(410, "PATCH", "/runners/unknown/files", patch, "message")
-	held := b.peers.Hold(t.Context(), peers.Credential{Token: b.tokenID})
+	held := b.peers.Reserve(t.Context(), clients.Credential{Token: b.tokenID})
 	defer held.Release()
 	if err := held.Grow(maxHeld - 100_000); err != nil { // another request's
 		t.Fatal(err)
@@ -397,7 +397,7 @@ func TestClosedWebSocketEndsItsExecution(t *testing.T) {
 
 func (b bed) execution() runtime.ExecutionID {
 	b.t.Helper()
-	page, err := b.engine.Executions(b.t.Context(), engine.ExecutionFilter{}, 1, "", func(int) error { return nil })
+	page, err := b.engine.Executions(b.t.Context(), engine.ExecutionFilter{}, 1, "")
 	if err != nil || len(page.Executions) != 1 {
 		b.t.Fatalf("%+v, %v", page, err)
 	}
@@ -448,7 +448,7 @@ func TestFloodOfExecutions(t *testing.T) {
 		}
 	}
 	wait.For(t, "all to end", func() bool {
-		page, err := b.engine.Executions(context.WithoutCancel(t.Context()), engine.ExecutionFilter{States: []runtime.ExecutionState{runtime.ExecutionFinished}}, 100, "", func(int) error { return nil })
+		page, err := b.engine.Executions(context.WithoutCancel(t.Context()), engine.ExecutionFilter{States: []runtime.ExecutionState{runtime.ExecutionFinished}}, 100, "")
 		return err == nil && len(page.Executions) == pendingRunner
 	})
 }

@@ -18,7 +18,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/test/wait"
@@ -99,10 +99,10 @@ func TestSubscriptions(t *testing.T) {
 
 // A request counts as an operation of its token. A runner can be released even at the limit.
 func TestOperations(t *testing.T) {
-	b := newBounded(t, Options{}, peers.Bounds{TokenOperations: 1}).as("one", access.Operator)
+	b := newBounded(t, Options{}, clients.Bounds{TokenOperations: 1}).as("one", access.Operator)
 	runner := b.claim()
 	wait.For(t, "no request is left", func() bool { return b.peers.Usage().Operations == 0 })
-	other := b.peers.Hold(t.Context(), peers.Credential{Token: b.tokenID})
+	other := b.peers.Reserve(t.Context(), clients.Credential{Token: b.tokenID})
 	if err := other.Operate(); err != nil {
 		t.Fatal(err)
 	}
@@ -120,12 +120,12 @@ func TestOperations(t *testing.T) {
 // A WebSocket also counts as a subscription of its address and its token.
 func TestSubscriptionsOfAnAddressAndAToken(t *testing.T) {
 	for name, test := range map[string]struct {
-		bounds  peers.Bounds
+		bounds  clients.Bounds
 		message string
 		other   bool // another token has room
 	}{
-		"address": {peers.Bounds{Subscriptions: 1}, "--peer-subscriptions", false},
-		"token":   {peers.Bounds{TokenSubscriptions: 1}, "--token-subscriptions", true},
+		"address": {clients.Bounds{Subscriptions: 1}, "--peer-subscriptions", false},
+		"token":   {clients.Bounds{TokenSubscriptions: 1}, "--token-subscriptions", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBounded(t, Options{}, test.bounds).as("one", access.Operator)
@@ -189,11 +189,11 @@ func TestFailedHandshakeUsesUpNothing(t *testing.T) {
 // A client that sends too much stdin gets the reason for its program's end.
 func TestTooMuchUnreadStdinIsReported(t *testing.T) {
 	for name, test := range map[string]struct {
-		bounds  peers.Bounds
+		bounds  clients.Bounds
 		message string
 	}{
-		"of one program": {peers.Bounds{TokenBodies: 1 << 30}, "stdin arrives faster than the program reads it: at most 4 MiB are buffered"},
-		"of one token":   {peers.Bounds{TokenBodies: 1 << 20}, "--body-memory"},
+		"of one program": {clients.Bounds{TokenBodies: 1 << 30}, "stdin arrives faster than the program reads it: at most 4 MiB are buffered"},
+		"of one token":   {clients.Bounds{TokenBodies: 1 << 20}, "--body-memory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBounded(t, Options{}, test.bounds).as("one", access.Operator)
@@ -228,7 +228,7 @@ func TestClosedWebSocketWithUnreadStdin(t *testing.T) {
 		"cut":                            func(conn net.Conn) { _ = conn.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBounded(t, Options{}, peers.Bounds{TokenBodies: 1 << 30})
+			b := newBounded(t, Options{}, clients.Bounds{TokenBodies: 1 << 30})
 			b.door.keepalive = wait.Limit
 			url := b.execute(b.claim(), "sleep 1000")
 			var conn net.Conn

@@ -14,8 +14,8 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/doors"
-	"github.com/rockpool/rockpool/graph/transport/socket"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/events"
@@ -52,7 +52,7 @@ func (d *door) follow(w http.ResponseWriter, r *http.Request) error {
 	if !d.pending.has(runner.ID, id) {
 		return status{http.StatusNotFound, noneWaits}
 	}
-	if err := doors.HoldOf(r).Subscribe(); err != nil {
+	if err := doors.ReservationOf(r).Subscribe(); err != nil {
 		return err
 	}
 	done, err := d.Guard.AcquireSubscription(r.Context())
@@ -88,7 +88,7 @@ func (d *door) endInactive(ctx context.Context, x runtime.Execution) {
 	if err != nil || now.End.Outcome != runtime.OutcomeTimeLimit || d.pending.any(x.RunnerID) {
 		return
 	}
-	others, err := d.Guard.Executions(ctx, engine.ExecutionFilter{RunnerID: x.RunnerID, States: []runtime.ExecutionState{runtime.ExecutionPending, runtime.ExecutionRunning}}, 1, "", func(int) error { return nil })
+	others, err := d.Guard.Executions(ctx, engine.ExecutionFilter{RunnerID: x.RunnerID, States: []runtime.ExecutionState{runtime.ExecutionPending, runtime.ExecutionRunning}}, 1, "")
 	if err != nil || len(others.Executions) > 0 {
 		return // the last one releases it, or the claim's own timeout
 	}
@@ -121,7 +121,7 @@ func (d *door) accept(w http.ResponseWriter, r *http.Request, start starter) {
 		return // Accept has sent the error
 	}
 	ws.SetReadLimit(-1) // input bounds the buffered bytes
-	(&connection{door: d, ws: ws, conn: hijack.Conn, input: newInput(doors.HoldOf(r), d.inputStall), read: make(chan struct{})}).serve(r.Context(), start)
+	(&connection{door: d, ws: ws, conn: hijack.Conn, input: newInput(doors.ReservationOf(r), d.inputStall), read: make(chan struct{})}).serve(r.Context(), start)
 }
 
 // A connection is one WebSocket and its execution.

@@ -16,7 +16,7 @@ import (
 type content struct {
 	file   runtime.File
 	open   func(offset int64) (runtime.File, io.ReadCloser, error)
-	stream io.ReadCloser // nil: not opened yet
+	stream io.ReadCloser // nil before it is opened
 	next   int64         // offset of the stream
 	at     int64         // offset of the next Read
 }

@@ -23,7 +23,7 @@ type Source interface {
 	OpenOutput(ctx context.Context, id runtime.ExecutionID, stream runtime.Stream) (*engine.Output, error)
 }
 
-// Callers authenticates requests. gate.Admission implements it.
+// Callers authenticates requests. routes.Admission implements it.
 type Callers interface {
 	// Shown returns the caller of a request; shown is false if the request has no credential.
 	Shown(r *http.Request) (caller identity.Caller, shown bool, err error)

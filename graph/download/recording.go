@@ -117,7 +117,7 @@ func writeCast(w io.Writer, x runtime.Execution, content printed) error {
 // A cast writes the events of a recording.
 type cast struct {
 	encoder *json.Encoder
-	returns *strings.Replacer // nil: the program had a terminal
+	returns *strings.Replacer // nil if the program had a terminal
 	begun   runtime.Characters
 	at      time.Duration
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/introspection"
 	"github.com/rockpool/rockpool/graph/model"
-	"github.com/rockpool/rockpool/graph/pagination"
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
@@ -997,7 +996,7 @@ type BatchResolver interface {
 	EndedCount(ctx context.Context, obj *runtime.Batch) (int, error)
 	FailedCount(ctx context.Context, obj *runtime.Batch) (int, error)
 
-	Cases(ctx context.Context, obj *runtime.Batch, first *int, after *string) (pagination.Connection[runtime.Case], error)
+	Cases(ctx context.Context, obj *runtime.Batch, first *int, after *string) (model.Connection[runtime.Case], error)
 }
 type CallerResolver interface {
 	Tenant(ctx context.Context, obj *access.Principal) (*string, error)
@@ -1009,8 +1008,8 @@ type ClaimResolver interface {
 type ClusterResolver interface {
 	CoreMHz(ctx context.Context, obj *runtime.ClusterStatus) (*int, error)
 
-	Evaluations(ctx context.Context, obj *runtime.ClusterStatus, environmentID *string, runnerID *string, status []runtime.EvaluationStatus, first *int, after *string) (pagination.Connection[runtime.Evaluation], error)
-	Allocations(ctx context.Context, obj *runtime.ClusterStatus, environmentID *string, runnerID *string, status []runtime.AllocationStatus, first *int, after *string) (pagination.Connection[runtime.Allocation], error)
+	Evaluations(ctx context.Context, obj *runtime.ClusterStatus, environmentID *string, runnerID *string, status []runtime.EvaluationStatus, first *int, after *string) (model.Connection[runtime.Evaluation], error)
+	Allocations(ctx context.Context, obj *runtime.ClusterStatus, environmentID *string, runnerID *string, status []runtime.AllocationStatus, first *int, after *string) (model.Connection[runtime.Allocation], error)
 	TaskEvents(ctx context.Context, obj *runtime.ClusterStatus, runnerID string) ([]runtime.TaskEvent, error)
 }
 type EnvironmentResolver interface {
@@ -1118,14 +1117,14 @@ type QueryResolver interface {
 	Environments(ctx context.Context) ([]runtime.Environment, error)
 	Environment(ctx context.Context, id string) (*runtime.Environment, error)
 	Languages(ctx context.Context) ([]language.Recipe, error)
-	Runners(ctx context.Context, environmentID *string, states []runtime.RunnerState, heldBy *string, labels []runtime.LabelFilter, from *time.Time, to *time.Time, first *int, after *string, newestFirst *bool) (pagination.Connection[runtime.Runner], error)
+	Runners(ctx context.Context, environmentID *string, states []runtime.RunnerState, heldBy *string, labels []runtime.LabelFilter, from *time.Time, to *time.Time, first *int, after *string, newestFirst *bool) (model.Connection[runtime.Runner], error)
 	Runner(ctx context.Context, id string) (*runtime.Runner, error)
-	Executions(ctx context.Context, runnerID *string, environmentID *string, states []runtime.ExecutionState, outcomes []runtime.Outcome, failed *bool, labels []runtime.LabelFilter, command *string, text *string, from *time.Time, to *time.Time, first *int, after *string, newestFirst *bool) (pagination.Connection[runtime.Execution], error)
+	Executions(ctx context.Context, runnerID *string, environmentID *string, states []runtime.ExecutionState, outcomes []runtime.Outcome, failed *bool, labels []runtime.LabelFilter, command *string, text *string, from *time.Time, to *time.Time, first *int, after *string, newestFirst *bool) (model.Connection[runtime.Execution], error)
 	Execution(ctx context.Context, id string, waitFor *int) (*runtime.Execution, error)
-	Batches(ctx context.Context, runnerID *string, environmentID *string, first *int, after *string, newestFirst *bool) (pagination.Connection[runtime.Batch], error)
+	Batches(ctx context.Context, runnerID *string, environmentID *string, first *int, after *string, newestFirst *bool) (model.Connection[runtime.Batch], error)
 	Batch(ctx context.Context, id string) (*runtime.Batch, error)
 	Ticket(ctx context.Context, id string) (*ticket.Ticket, error)
-	WaitingClaims(ctx context.Context, tenant *string, environmentID *string, first *int, after *string) (pagination.Connection[engine.WaitingClaim], error)
+	WaitingClaims(ctx context.Context, tenant *string, environmentID *string, first *int, after *string) (model.Connection[engine.WaitingClaim], error)
 	PoolAlerts(ctx context.Context) ([]runtime.PoolAlert, error)
 	PoolAlertHistory(ctx context.Context) ([]runtime.PoolAlert, error)
 	Activity(ctx context.Context) (runtime.Activity, error)
@@ -1134,7 +1133,7 @@ type QueryResolver interface {
 	Version(ctx context.Context) (string, error)
 	Me(ctx context.Context) (access.Principal, error)
 	Tokens(ctx context.Context, sessions *bool) ([]access.Token, error)
-	AuditLog(ctx context.Context, tenant *string, actorID *string, action *string, objectID *string, failed *bool, from *time.Time, to *time.Time, first *int, after *string, newestFirst *bool) (pagination.Connection[audit.Entry], error)
+	AuditLog(ctx context.Context, tenant *string, actorID *string, action *string, objectID *string, failed *bool, from *time.Time, to *time.Time, first *int, after *string, newestFirst *bool) (model.Connection[audit.Entry], error)
 	Tenants(ctx context.Context) ([]runtime.Tenant, error)
 }
 type RunnerResolver interface {
@@ -1148,7 +1147,7 @@ type RunnerResolver interface {
 	Usage(ctx context.Context, obj *runtime.Runner) (*runtime.RunnerUsage, error)
 	ClusterURL(ctx context.Context, obj *runtime.Runner) (*string, error)
 	Events(ctx context.Context, obj *runtime.Runner) ([]runtime.TaskEvent, error)
-	Files(ctx context.Context, obj *runtime.Runner, path *string, recursive *bool, first *int, after *string) (pagination.Connection[runtime.File], error)
+	Files(ctx context.Context, obj *runtime.Runner, path *string, recursive *bool, first *int, after *string) (model.Connection[runtime.File], error)
 	SearchFiles(ctx context.Context, obj *runtime.Runner, path *string, name *string, containing *string, maxMatches *int) (runtime.FileSearch, error)
 	File(ctx context.Context, obj *runtime.Runner, path string, followLinks *bool) (*runtime.File, error)
 }
@@ -12437,7 +12436,7 @@ func (ec *executionContext) fieldContext_Allocation_endedAt(_ context.Context, f
 	return graphql.NewScalarFieldContext("Allocation", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _AllocationConnection_edges(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Allocation]) (ret graphql.Marshaler) {
+func (ec *executionContext) _AllocationConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.Connection[runtime.Allocation]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -12449,8 +12448,8 @@ func (ec *executionContext) _AllocationConnection_edges(ctx context.Context, fie
 			return obj.Edges(), nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []pagination.Edge[runtime.Allocation]) graphql.Marshaler {
-			return ec.marshalNAllocationEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdgeᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []model.Edge[runtime.Allocation]) graphql.Marshaler {
+			return ec.marshalNAllocationEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -12469,7 +12468,7 @@ func (ec *executionContext) fieldContext_AllocationConnection_edges(_ context.Co
 	return fc, nil
 }
 
-func (ec *executionContext) _AllocationConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Allocation]) (ret graphql.Marshaler) {
+func (ec *executionContext) _AllocationConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.Connection[runtime.Allocation]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -12501,7 +12500,7 @@ func (ec *executionContext) fieldContext_AllocationConnection_nodes(_ context.Co
 	return fc, nil
 }
 
-func (ec *executionContext) _AllocationConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Allocation]) (ret graphql.Marshaler) {
+func (ec *executionContext) _AllocationConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *model.Connection[runtime.Allocation]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -12513,8 +12512,8 @@ func (ec *executionContext) _AllocationConnection_pageInfo(ctx context.Context, 
 			return obj.PageInfo(), nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v pagination.PageInfo) graphql.Marshaler {
-			return ec.marshalNPageInfo2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐPageInfo(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v model.PageInfo) graphql.Marshaler {
+			return ec.marshalNPageInfo2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐPageInfo(ctx, selections, v)
 		},
 		true,
 		true,
@@ -12533,7 +12532,7 @@ func (ec *executionContext) fieldContext_AllocationConnection_pageInfo(_ context
 	return fc, nil
 }
 
-func (ec *executionContext) _AllocationConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Allocation]) (ret graphql.Marshaler) {
+func (ec *executionContext) _AllocationConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *model.Connection[runtime.Allocation]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -12556,7 +12555,7 @@ func (ec *executionContext) fieldContext_AllocationConnection_totalCount(_ conte
 	return graphql.NewScalarFieldContext("AllocationConnection", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _AllocationEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *pagination.Edge[runtime.Allocation]) (ret graphql.Marshaler) {
+func (ec *executionContext) _AllocationEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.Edge[runtime.Allocation]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -12579,7 +12578,7 @@ func (ec *executionContext) fieldContext_AllocationEdge_cursor(_ context.Context
 	return graphql.NewScalarFieldContext("AllocationEdge", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _AllocationEdge_node(ctx context.Context, field graphql.CollectedField, obj *pagination.Edge[runtime.Allocation]) (ret graphql.Marshaler) {
+func (ec *executionContext) _AllocationEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.Edge[runtime.Allocation]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -13103,7 +13102,7 @@ func (ec *executionContext) fieldContext_AuditEntry_details(_ context.Context, f
 	return fc, nil
 }
 
-func (ec *executionContext) _AuditEntryConnection_edges(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[audit.Entry]) (ret graphql.Marshaler) {
+func (ec *executionContext) _AuditEntryConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.Connection[audit.Entry]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -13115,8 +13114,8 @@ func (ec *executionContext) _AuditEntryConnection_edges(ctx context.Context, fie
 			return obj.Edges(), nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []pagination.Edge[audit.Entry]) graphql.Marshaler {
-			return ec.marshalNAuditEntryEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdgeᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []model.Edge[audit.Entry]) graphql.Marshaler {
+			return ec.marshalNAuditEntryEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -13135,7 +13134,7 @@ func (ec *executionContext) fieldContext_AuditEntryConnection_edges(_ context.Co
 	return fc, nil
 }
 
-func (ec *executionContext) _AuditEntryConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[audit.Entry]) (ret graphql.Marshaler) {
+func (ec *executionContext) _AuditEntryConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.Connection[audit.Entry]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -13167,7 +13166,7 @@ func (ec *executionContext) fieldContext_AuditEntryConnection_nodes(_ context.Co
 	return fc, nil
 }
 
-func (ec *executionContext) _AuditEntryConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[audit.Entry]) (ret graphql.Marshaler) {
+func (ec *executionContext) _AuditEntryConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *model.Connection[audit.Entry]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -13179,8 +13178,8 @@ func (ec *executionContext) _AuditEntryConnection_pageInfo(ctx context.Context, 
 			return obj.PageInfo(), nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v pagination.PageInfo) graphql.Marshaler {
-			return ec.marshalNPageInfo2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐPageInfo(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v model.PageInfo) graphql.Marshaler {
+			return ec.marshalNPageInfo2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐPageInfo(ctx, selections, v)
 		},
 		true,
 		true,
@@ -13199,7 +13198,7 @@ func (ec *executionContext) fieldContext_AuditEntryConnection_pageInfo(_ context
 	return fc, nil
 }
 
-func (ec *executionContext) _AuditEntryEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *pagination.Edge[audit.Entry]) (ret graphql.Marshaler) {
+func (ec *executionContext) _AuditEntryEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.Edge[audit.Entry]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -13222,7 +13221,7 @@ func (ec *executionContext) fieldContext_AuditEntryEdge_cursor(_ context.Context
 	return graphql.NewScalarFieldContext("AuditEntryEdge", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _AuditEntryEdge_node(ctx context.Context, field graphql.CollectedField, obj *pagination.Edge[audit.Entry]) (ret graphql.Marshaler) {
+func (ec *executionContext) _AuditEntryEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.Edge[audit.Entry]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -13621,8 +13620,8 @@ func (ec *executionContext) _Batch_cases(ctx context.Context, field graphql.Coll
 			return ec.Resolvers.Batch().Cases(ctx, obj, fc.Args["first"].(*int), fc.Args["after"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v pagination.Connection[runtime.Case]) graphql.Marshaler {
-			return ec.marshalNBatchCaseConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v model.Connection[runtime.Case]) graphql.Marshaler {
+			return ec.marshalNBatchCaseConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -13776,7 +13775,7 @@ func (ec *executionContext) fieldContext_BatchCase_execution(_ context.Context, 
 	return fc, nil
 }
 
-func (ec *executionContext) _BatchCaseConnection_edges(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Case]) (ret graphql.Marshaler) {
+func (ec *executionContext) _BatchCaseConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.Connection[runtime.Case]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -13788,8 +13787,8 @@ func (ec *executionContext) _BatchCaseConnection_edges(ctx context.Context, fiel
 			return obj.Edges(), nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []pagination.Edge[runtime.Case]) graphql.Marshaler {
-			return ec.marshalNBatchCaseEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdgeᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []model.Edge[runtime.Case]) graphql.Marshaler {
+			return ec.marshalNBatchCaseEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -13808,7 +13807,7 @@ func (ec *executionContext) fieldContext_BatchCaseConnection_edges(_ context.Con
 	return fc, nil
 }
 
-func (ec *executionContext) _BatchCaseConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Case]) (ret graphql.Marshaler) {
+func (ec *executionContext) _BatchCaseConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.Connection[runtime.Case]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -13840,7 +13839,7 @@ func (ec *executionContext) fieldContext_BatchCaseConnection_nodes(_ context.Con
 	return fc, nil
 }
 
-func (ec *executionContext) _BatchCaseConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Case]) (ret graphql.Marshaler) {
+func (ec *executionContext) _BatchCaseConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *model.Connection[runtime.Case]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -13852,8 +13851,8 @@ func (ec *executionContext) _BatchCaseConnection_pageInfo(ctx context.Context, f
 			return obj.PageInfo(), nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v pagination.PageInfo) graphql.Marshaler {
-			return ec.marshalNPageInfo2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐPageInfo(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v model.PageInfo) graphql.Marshaler {
+			return ec.marshalNPageInfo2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐPageInfo(ctx, selections, v)
 		},
 		true,
 		true,
@@ -13872,7 +13871,7 @@ func (ec *executionContext) fieldContext_BatchCaseConnection_pageInfo(_ context.
 	return fc, nil
 }
 
-func (ec *executionContext) _BatchCaseConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Case]) (ret graphql.Marshaler) {
+func (ec *executionContext) _BatchCaseConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *model.Connection[runtime.Case]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -13895,7 +13894,7 @@ func (ec *executionContext) fieldContext_BatchCaseConnection_totalCount(_ contex
 	return graphql.NewScalarFieldContext("BatchCaseConnection", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _BatchCaseEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *pagination.Edge[runtime.Case]) (ret graphql.Marshaler) {
+func (ec *executionContext) _BatchCaseEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.Edge[runtime.Case]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -13918,7 +13917,7 @@ func (ec *executionContext) fieldContext_BatchCaseEdge_cursor(_ context.Context,
 	return graphql.NewScalarFieldContext("BatchCaseEdge", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _BatchCaseEdge_node(ctx context.Context, field graphql.CollectedField, obj *pagination.Edge[runtime.Case]) (ret graphql.Marshaler) {
+func (ec *executionContext) _BatchCaseEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.Edge[runtime.Case]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -13950,7 +13949,7 @@ func (ec *executionContext) fieldContext_BatchCaseEdge_node(_ context.Context, f
 	return fc, nil
 }
 
-func (ec *executionContext) _BatchConnection_edges(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Batch]) (ret graphql.Marshaler) {
+func (ec *executionContext) _BatchConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.Connection[runtime.Batch]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -13962,8 +13961,8 @@ func (ec *executionContext) _BatchConnection_edges(ctx context.Context, field gr
 			return obj.Edges(), nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []pagination.Edge[runtime.Batch]) graphql.Marshaler {
-			return ec.marshalNBatchEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdgeᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []model.Edge[runtime.Batch]) graphql.Marshaler {
+			return ec.marshalNBatchEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -13982,7 +13981,7 @@ func (ec *executionContext) fieldContext_BatchConnection_edges(_ context.Context
 	return fc, nil
 }
 
-func (ec *executionContext) _BatchConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Batch]) (ret graphql.Marshaler) {
+func (ec *executionContext) _BatchConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.Connection[runtime.Batch]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -14014,7 +14013,7 @@ func (ec *executionContext) fieldContext_BatchConnection_nodes(_ context.Context
 	return fc, nil
 }
 
-func (ec *executionContext) _BatchConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Batch]) (ret graphql.Marshaler) {
+func (ec *executionContext) _BatchConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *model.Connection[runtime.Batch]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -14026,8 +14025,8 @@ func (ec *executionContext) _BatchConnection_pageInfo(ctx context.Context, field
 			return obj.PageInfo(), nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v pagination.PageInfo) graphql.Marshaler {
-			return ec.marshalNPageInfo2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐPageInfo(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v model.PageInfo) graphql.Marshaler {
+			return ec.marshalNPageInfo2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐPageInfo(ctx, selections, v)
 		},
 		true,
 		true,
@@ -14046,7 +14045,7 @@ func (ec *executionContext) fieldContext_BatchConnection_pageInfo(_ context.Cont
 	return fc, nil
 }
 
-func (ec *executionContext) _BatchConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Batch]) (ret graphql.Marshaler) {
+func (ec *executionContext) _BatchConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *model.Connection[runtime.Batch]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -14069,7 +14068,7 @@ func (ec *executionContext) fieldContext_BatchConnection_totalCount(_ context.Co
 	return graphql.NewScalarFieldContext("BatchConnection", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _BatchEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *pagination.Edge[runtime.Batch]) (ret graphql.Marshaler) {
+func (ec *executionContext) _BatchEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.Edge[runtime.Batch]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -14092,7 +14091,7 @@ func (ec *executionContext) fieldContext_BatchEdge_cursor(_ context.Context, fie
 	return graphql.NewScalarFieldContext("BatchEdge", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _BatchEdge_node(ctx context.Context, field graphql.CollectedField, obj *pagination.Edge[runtime.Batch]) (ret graphql.Marshaler) {
+func (ec *executionContext) _BatchEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.Edge[runtime.Batch]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -15128,8 +15127,8 @@ func (ec *executionContext) _Cluster_evaluations(ctx context.Context, field grap
 			return ec.Resolvers.Cluster().Evaluations(ctx, obj, fc.Args["environmentId"].(*string), fc.Args["runnerId"].(*string), fc.Args["status"].([]runtime.EvaluationStatus), fc.Args["first"].(*int), fc.Args["after"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v pagination.Connection[runtime.Evaluation]) graphql.Marshaler {
-			return ec.marshalNEvaluationConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v model.Connection[runtime.Evaluation]) graphql.Marshaler {
+			return ec.marshalNEvaluationConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -15172,8 +15171,8 @@ func (ec *executionContext) _Cluster_allocations(ctx context.Context, field grap
 			return ec.Resolvers.Cluster().Allocations(ctx, obj, fc.Args["environmentId"].(*string), fc.Args["runnerId"].(*string), fc.Args["status"].([]runtime.AllocationStatus), fc.Args["first"].(*int), fc.Args["after"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v pagination.Connection[runtime.Allocation]) graphql.Marshaler {
-			return ec.marshalNAllocationConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v model.Connection[runtime.Allocation]) graphql.Marshaler {
+			return ec.marshalNAllocationConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -16689,7 +16688,7 @@ func (ec *executionContext) fieldContext_Evaluation_clusterUrl(_ context.Context
 	return graphql.NewScalarFieldContext("Evaluation", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _EvaluationConnection_edges(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Evaluation]) (ret graphql.Marshaler) {
+func (ec *executionContext) _EvaluationConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.Connection[runtime.Evaluation]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -16701,8 +16700,8 @@ func (ec *executionContext) _EvaluationConnection_edges(ctx context.Context, fie
 			return obj.Edges(), nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []pagination.Edge[runtime.Evaluation]) graphql.Marshaler {
-			return ec.marshalNEvaluationEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdgeᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []model.Edge[runtime.Evaluation]) graphql.Marshaler {
+			return ec.marshalNEvaluationEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -16721,7 +16720,7 @@ func (ec *executionContext) fieldContext_EvaluationConnection_edges(_ context.Co
 	return fc, nil
 }
 
-func (ec *executionContext) _EvaluationConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Evaluation]) (ret graphql.Marshaler) {
+func (ec *executionContext) _EvaluationConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.Connection[runtime.Evaluation]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -16753,7 +16752,7 @@ func (ec *executionContext) fieldContext_EvaluationConnection_nodes(_ context.Co
 	return fc, nil
 }
 
-func (ec *executionContext) _EvaluationConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Evaluation]) (ret graphql.Marshaler) {
+func (ec *executionContext) _EvaluationConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *model.Connection[runtime.Evaluation]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -16765,8 +16764,8 @@ func (ec *executionContext) _EvaluationConnection_pageInfo(ctx context.Context, 
 			return obj.PageInfo(), nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v pagination.PageInfo) graphql.Marshaler {
-			return ec.marshalNPageInfo2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐPageInfo(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v model.PageInfo) graphql.Marshaler {
+			return ec.marshalNPageInfo2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐPageInfo(ctx, selections, v)
 		},
 		true,
 		true,
@@ -16785,7 +16784,7 @@ func (ec *executionContext) fieldContext_EvaluationConnection_pageInfo(_ context
 	return fc, nil
 }
 
-func (ec *executionContext) _EvaluationConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Evaluation]) (ret graphql.Marshaler) {
+func (ec *executionContext) _EvaluationConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *model.Connection[runtime.Evaluation]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -16808,7 +16807,7 @@ func (ec *executionContext) fieldContext_EvaluationConnection_totalCount(_ conte
 	return graphql.NewScalarFieldContext("EvaluationConnection", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _EvaluationEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *pagination.Edge[runtime.Evaluation]) (ret graphql.Marshaler) {
+func (ec *executionContext) _EvaluationEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.Edge[runtime.Evaluation]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -16831,7 +16830,7 @@ func (ec *executionContext) fieldContext_EvaluationEdge_cursor(_ context.Context
 	return graphql.NewScalarFieldContext("EvaluationEdge", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _EvaluationEdge_node(ctx context.Context, field graphql.CollectedField, obj *pagination.Edge[runtime.Evaluation]) (ret graphql.Marshaler) {
+func (ec *executionContext) _EvaluationEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.Edge[runtime.Evaluation]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -17557,7 +17556,7 @@ func (ec *executionContext) fieldContext_Execution_outputUrl(_ context.Context, 
 	return graphql.NewScalarFieldContext("Execution", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _ExecutionConnection_edges(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Execution]) (ret graphql.Marshaler) {
+func (ec *executionContext) _ExecutionConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.Connection[runtime.Execution]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -17569,8 +17568,8 @@ func (ec *executionContext) _ExecutionConnection_edges(ctx context.Context, fiel
 			return obj.Edges(), nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []pagination.Edge[runtime.Execution]) graphql.Marshaler {
-			return ec.marshalNExecutionEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdgeᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []model.Edge[runtime.Execution]) graphql.Marshaler {
+			return ec.marshalNExecutionEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -17589,7 +17588,7 @@ func (ec *executionContext) fieldContext_ExecutionConnection_edges(_ context.Con
 	return fc, nil
 }
 
-func (ec *executionContext) _ExecutionConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Execution]) (ret graphql.Marshaler) {
+func (ec *executionContext) _ExecutionConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.Connection[runtime.Execution]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -17621,7 +17620,7 @@ func (ec *executionContext) fieldContext_ExecutionConnection_nodes(_ context.Con
 	return fc, nil
 }
 
-func (ec *executionContext) _ExecutionConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Execution]) (ret graphql.Marshaler) {
+func (ec *executionContext) _ExecutionConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *model.Connection[runtime.Execution]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -17633,8 +17632,8 @@ func (ec *executionContext) _ExecutionConnection_pageInfo(ctx context.Context, f
 			return obj.PageInfo(), nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v pagination.PageInfo) graphql.Marshaler {
-			return ec.marshalNPageInfo2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐPageInfo(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v model.PageInfo) graphql.Marshaler {
+			return ec.marshalNPageInfo2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐPageInfo(ctx, selections, v)
 		},
 		true,
 		true,
@@ -17653,7 +17652,7 @@ func (ec *executionContext) fieldContext_ExecutionConnection_pageInfo(_ context.
 	return fc, nil
 }
 
-func (ec *executionContext) _ExecutionConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Execution]) (ret graphql.Marshaler) {
+func (ec *executionContext) _ExecutionConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *model.Connection[runtime.Execution]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -17676,7 +17675,7 @@ func (ec *executionContext) fieldContext_ExecutionConnection_totalCount(_ contex
 	return graphql.NewScalarFieldContext("ExecutionConnection", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _ExecutionEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *pagination.Edge[runtime.Execution]) (ret graphql.Marshaler) {
+func (ec *executionContext) _ExecutionEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.Edge[runtime.Execution]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -17699,7 +17698,7 @@ func (ec *executionContext) fieldContext_ExecutionEdge_cursor(_ context.Context,
 	return graphql.NewScalarFieldContext("ExecutionEdge", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _ExecutionEdge_node(ctx context.Context, field graphql.CollectedField, obj *pagination.Edge[runtime.Execution]) (ret graphql.Marshaler) {
+func (ec *executionContext) _ExecutionEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.Edge[runtime.Execution]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -18384,7 +18383,7 @@ func (ec *executionContext) fieldContext_FileChange_path(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("FileChange", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _FileConnection_edges(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.File]) (ret graphql.Marshaler) {
+func (ec *executionContext) _FileConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.Connection[runtime.File]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -18396,8 +18395,8 @@ func (ec *executionContext) _FileConnection_edges(ctx context.Context, field gra
 			return obj.Edges(), nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []pagination.Edge[runtime.File]) graphql.Marshaler {
-			return ec.marshalNFileEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdgeᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []model.Edge[runtime.File]) graphql.Marshaler {
+			return ec.marshalNFileEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -18416,7 +18415,7 @@ func (ec *executionContext) fieldContext_FileConnection_edges(_ context.Context,
 	return fc, nil
 }
 
-func (ec *executionContext) _FileConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.File]) (ret graphql.Marshaler) {
+func (ec *executionContext) _FileConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.Connection[runtime.File]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -18448,7 +18447,7 @@ func (ec *executionContext) fieldContext_FileConnection_nodes(_ context.Context,
 	return fc, nil
 }
 
-func (ec *executionContext) _FileConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.File]) (ret graphql.Marshaler) {
+func (ec *executionContext) _FileConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *model.Connection[runtime.File]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -18460,8 +18459,8 @@ func (ec *executionContext) _FileConnection_pageInfo(ctx context.Context, field 
 			return obj.PageInfo(), nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v pagination.PageInfo) graphql.Marshaler {
-			return ec.marshalNPageInfo2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐPageInfo(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v model.PageInfo) graphql.Marshaler {
+			return ec.marshalNPageInfo2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐPageInfo(ctx, selections, v)
 		},
 		true,
 		true,
@@ -18480,7 +18479,7 @@ func (ec *executionContext) fieldContext_FileConnection_pageInfo(_ context.Conte
 	return fc, nil
 }
 
-func (ec *executionContext) _FileEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *pagination.Edge[runtime.File]) (ret graphql.Marshaler) {
+func (ec *executionContext) _FileEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.Edge[runtime.File]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -18503,7 +18502,7 @@ func (ec *executionContext) fieldContext_FileEdge_cursor(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("FileEdge", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _FileEdge_node(ctx context.Context, field graphql.CollectedField, obj *pagination.Edge[runtime.File]) (ret graphql.Marshaler) {
+func (ec *executionContext) _FileEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.Edge[runtime.File]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -21560,7 +21559,7 @@ func (ec *executionContext) fieldContext_OutputPage_end(_ context.Context, field
 	return graphql.NewScalarFieldContext("OutputPage", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _PageInfo_hasNextPage(ctx context.Context, field graphql.CollectedField, obj *pagination.PageInfo) (ret graphql.Marshaler) {
+func (ec *executionContext) _PageInfo_hasNextPage(ctx context.Context, field graphql.CollectedField, obj *model.PageInfo) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -21583,7 +21582,7 @@ func (ec *executionContext) fieldContext_PageInfo_hasNextPage(_ context.Context,
 	return graphql.NewScalarFieldContext("PageInfo", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _PageInfo_endCursor(ctx context.Context, field graphql.CollectedField, obj *pagination.PageInfo) (ret graphql.Marshaler) {
+func (ec *executionContext) _PageInfo_endCursor(ctx context.Context, field graphql.CollectedField, obj *model.PageInfo) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -22490,8 +22489,8 @@ func (ec *executionContext) _Query_runners(ctx context.Context, field graphql.Co
 			return ec.Resolvers.Query().Runners(ctx, fc.Args["environmentId"].(*string), fc.Args["states"].([]runtime.RunnerState), fc.Args["heldBy"].(*string), fc.Args["labels"].([]runtime.LabelFilter), fc.Args["from"].(*time.Time), fc.Args["to"].(*time.Time), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["newestFirst"].(*bool))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v pagination.Connection[runtime.Runner]) graphql.Marshaler {
-			return ec.marshalNRunnerConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v model.Connection[runtime.Runner]) graphql.Marshaler {
+			return ec.marshalNRunnerConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -22578,8 +22577,8 @@ func (ec *executionContext) _Query_executions(ctx context.Context, field graphql
 			return ec.Resolvers.Query().Executions(ctx, fc.Args["runnerId"].(*string), fc.Args["environmentId"].(*string), fc.Args["states"].([]runtime.ExecutionState), fc.Args["outcomes"].([]runtime.Outcome), fc.Args["failed"].(*bool), fc.Args["labels"].([]runtime.LabelFilter), fc.Args["command"].(*string), fc.Args["text"].(*string), fc.Args["from"].(*time.Time), fc.Args["to"].(*time.Time), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["newestFirst"].(*bool))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v pagination.Connection[runtime.Execution]) graphql.Marshaler {
-			return ec.marshalNExecutionConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v model.Connection[runtime.Execution]) graphql.Marshaler {
+			return ec.marshalNExecutionConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -22666,8 +22665,8 @@ func (ec *executionContext) _Query_batches(ctx context.Context, field graphql.Co
 			return ec.Resolvers.Query().Batches(ctx, fc.Args["runnerId"].(*string), fc.Args["environmentId"].(*string), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["newestFirst"].(*bool))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v pagination.Connection[runtime.Batch]) graphql.Marshaler {
-			return ec.marshalNBatchConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v model.Connection[runtime.Batch]) graphql.Marshaler {
+			return ec.marshalNBatchConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -22798,8 +22797,8 @@ func (ec *executionContext) _Query_waitingClaims(ctx context.Context, field grap
 			return ec.Resolvers.Query().WaitingClaims(ctx, fc.Args["tenant"].(*string), fc.Args["environmentId"].(*string), fc.Args["first"].(*int), fc.Args["after"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v pagination.Connection[engine.WaitingClaim]) graphql.Marshaler {
-			return ec.marshalNWaitingClaimConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v model.Connection[engine.WaitingClaim]) graphql.Marshaler {
+			return ec.marshalNWaitingClaimConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -23101,8 +23100,8 @@ func (ec *executionContext) _Query_auditLog(ctx context.Context, field graphql.C
 			return ec.Resolvers.Query().AuditLog(ctx, fc.Args["tenant"].(*string), fc.Args["actorId"].(*string), fc.Args["action"].(*string), fc.Args["objectId"].(*string), fc.Args["failed"].(*bool), fc.Args["from"].(*time.Time), fc.Args["to"].(*time.Time), fc.Args["first"].(*int), fc.Args["after"].(*string), fc.Args["newestFirst"].(*bool))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v pagination.Connection[audit.Entry]) graphql.Marshaler {
-			return ec.marshalNAuditEntryConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v model.Connection[audit.Entry]) graphql.Marshaler {
+			return ec.marshalNAuditEntryConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -24194,8 +24193,8 @@ func (ec *executionContext) _Runner_files(ctx context.Context, field graphql.Col
 			return ec.Resolvers.Runner().Files(ctx, obj, fc.Args["path"].(*string), fc.Args["recursive"].(*bool), fc.Args["first"].(*int), fc.Args["after"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v pagination.Connection[runtime.File]) graphql.Marshaler {
-			return ec.marshalNFileConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐConnection(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v model.Connection[runtime.File]) graphql.Marshaler {
+			return ec.marshalNFileConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐConnection(ctx, selections, v)
 		},
 		true,
 		true,
@@ -24313,7 +24312,7 @@ func (ec *executionContext) fieldContext_Runner_file(ctx context.Context, field 
 	return fc, nil
 }
 
-func (ec *executionContext) _RunnerConnection_edges(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Runner]) (ret graphql.Marshaler) {
+func (ec *executionContext) _RunnerConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.Connection[runtime.Runner]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -24325,8 +24324,8 @@ func (ec *executionContext) _RunnerConnection_edges(ctx context.Context, field g
 			return obj.Edges(), nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []pagination.Edge[runtime.Runner]) graphql.Marshaler {
-			return ec.marshalNRunnerEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdgeᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []model.Edge[runtime.Runner]) graphql.Marshaler {
+			return ec.marshalNRunnerEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -24345,7 +24344,7 @@ func (ec *executionContext) fieldContext_RunnerConnection_edges(_ context.Contex
 	return fc, nil
 }
 
-func (ec *executionContext) _RunnerConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Runner]) (ret graphql.Marshaler) {
+func (ec *executionContext) _RunnerConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.Connection[runtime.Runner]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -24377,7 +24376,7 @@ func (ec *executionContext) fieldContext_RunnerConnection_nodes(_ context.Contex
 	return fc, nil
 }
 
-func (ec *executionContext) _RunnerConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Runner]) (ret graphql.Marshaler) {
+func (ec *executionContext) _RunnerConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *model.Connection[runtime.Runner]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -24389,8 +24388,8 @@ func (ec *executionContext) _RunnerConnection_pageInfo(ctx context.Context, fiel
 			return obj.PageInfo(), nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v pagination.PageInfo) graphql.Marshaler {
-			return ec.marshalNPageInfo2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐPageInfo(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v model.PageInfo) graphql.Marshaler {
+			return ec.marshalNPageInfo2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐPageInfo(ctx, selections, v)
 		},
 		true,
 		true,
@@ -24409,7 +24408,7 @@ func (ec *executionContext) fieldContext_RunnerConnection_pageInfo(_ context.Con
 	return fc, nil
 }
 
-func (ec *executionContext) _RunnerConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[runtime.Runner]) (ret graphql.Marshaler) {
+func (ec *executionContext) _RunnerConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *model.Connection[runtime.Runner]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -24432,7 +24431,7 @@ func (ec *executionContext) fieldContext_RunnerConnection_totalCount(_ context.C
 	return graphql.NewScalarFieldContext("RunnerConnection", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _RunnerEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *pagination.Edge[runtime.Runner]) (ret graphql.Marshaler) {
+func (ec *executionContext) _RunnerEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.Edge[runtime.Runner]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -24455,7 +24454,7 @@ func (ec *executionContext) fieldContext_RunnerEdge_cursor(_ context.Context, fi
 	return graphql.NewScalarFieldContext("RunnerEdge", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _RunnerEdge_node(ctx context.Context, field graphql.CollectedField, obj *pagination.Edge[runtime.Runner]) (ret graphql.Marshaler) {
+func (ec *executionContext) _RunnerEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.Edge[runtime.Runner]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26877,7 +26876,7 @@ func (ec *executionContext) fieldContext_WaitingClaim_expiresAt(_ context.Contex
 	return graphql.NewScalarFieldContext("WaitingClaim", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingClaimConnection_edges(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[engine.WaitingClaim]) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaimConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.Connection[engine.WaitingClaim]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26889,8 +26888,8 @@ func (ec *executionContext) _WaitingClaimConnection_edges(ctx context.Context, f
 			return obj.Edges(), nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []pagination.Edge[engine.WaitingClaim]) graphql.Marshaler {
-			return ec.marshalNWaitingClaimEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdgeᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []model.Edge[engine.WaitingClaim]) graphql.Marshaler {
+			return ec.marshalNWaitingClaimEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -26909,7 +26908,7 @@ func (ec *executionContext) fieldContext_WaitingClaimConnection_edges(_ context.
 	return fc, nil
 }
 
-func (ec *executionContext) _WaitingClaimConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[engine.WaitingClaim]) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaimConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.Connection[engine.WaitingClaim]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26941,7 +26940,7 @@ func (ec *executionContext) fieldContext_WaitingClaimConnection_nodes(_ context.
 	return fc, nil
 }
 
-func (ec *executionContext) _WaitingClaimConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[engine.WaitingClaim]) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaimConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *model.Connection[engine.WaitingClaim]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26953,8 +26952,8 @@ func (ec *executionContext) _WaitingClaimConnection_pageInfo(ctx context.Context
 			return obj.PageInfo(), nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v pagination.PageInfo) graphql.Marshaler {
-			return ec.marshalNPageInfo2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐPageInfo(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v model.PageInfo) graphql.Marshaler {
+			return ec.marshalNPageInfo2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐPageInfo(ctx, selections, v)
 		},
 		true,
 		true,
@@ -26973,7 +26972,7 @@ func (ec *executionContext) fieldContext_WaitingClaimConnection_pageInfo(_ conte
 	return fc, nil
 }
 
-func (ec *executionContext) _WaitingClaimConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *pagination.Connection[engine.WaitingClaim]) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaimConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *model.Connection[engine.WaitingClaim]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26996,7 +26995,7 @@ func (ec *executionContext) fieldContext_WaitingClaimConnection_totalCount(_ con
 	return graphql.NewScalarFieldContext("WaitingClaimConnection", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingClaimEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *pagination.Edge[engine.WaitingClaim]) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaimEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.Edge[engine.WaitingClaim]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -27019,7 +27018,7 @@ func (ec *executionContext) fieldContext_WaitingClaimEdge_cursor(_ context.Conte
 	return graphql.NewScalarFieldContext("WaitingClaimEdge", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingClaimEdge_node(ctx context.Context, field graphql.CollectedField, obj *pagination.Edge[engine.WaitingClaim]) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaimEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.Edge[engine.WaitingClaim]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -30054,7 +30053,7 @@ func (ec *executionContext) _Allocation(ctx context.Context, sel ast.SelectionSe
 
 var allocationConnectionImplementors = []string{"AllocationConnection"}
 
-func (ec *executionContext) _AllocationConnection(ctx context.Context, sel ast.SelectionSet, obj *pagination.Connection[runtime.Allocation]) graphql.Marshaler {
+func (ec *executionContext) _AllocationConnection(ctx context.Context, sel ast.SelectionSet, obj *model.Connection[runtime.Allocation]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, allocationConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -30107,7 +30106,7 @@ func (ec *executionContext) _AllocationConnection(ctx context.Context, sel ast.S
 
 var allocationEdgeImplementors = []string{"AllocationEdge"}
 
-func (ec *executionContext) _AllocationEdge(ctx context.Context, sel ast.SelectionSet, obj *pagination.Edge[runtime.Allocation]) graphql.Marshaler {
+func (ec *executionContext) _AllocationEdge(ctx context.Context, sel ast.SelectionSet, obj *model.Edge[runtime.Allocation]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, allocationEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -30552,7 +30551,7 @@ func (ec *executionContext) _AuditEntry(ctx context.Context, sel ast.SelectionSe
 
 var auditEntryConnectionImplementors = []string{"AuditEntryConnection"}
 
-func (ec *executionContext) _AuditEntryConnection(ctx context.Context, sel ast.SelectionSet, obj *pagination.Connection[audit.Entry]) graphql.Marshaler {
+func (ec *executionContext) _AuditEntryConnection(ctx context.Context, sel ast.SelectionSet, obj *model.Connection[audit.Entry]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, auditEntryConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -30600,7 +30599,7 @@ func (ec *executionContext) _AuditEntryConnection(ctx context.Context, sel ast.S
 
 var auditEntryEdgeImplementors = []string{"AuditEntryEdge"}
 
-func (ec *executionContext) _AuditEntryEdge(ctx context.Context, sel ast.SelectionSet, obj *pagination.Edge[audit.Entry]) graphql.Marshaler {
+func (ec *executionContext) _AuditEntryEdge(ctx context.Context, sel ast.SelectionSet, obj *model.Edge[audit.Entry]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, auditEntryEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -31045,7 +31044,7 @@ func (ec *executionContext) _BatchCase(ctx context.Context, sel ast.SelectionSet
 
 var batchCaseConnectionImplementors = []string{"BatchCaseConnection"}
 
-func (ec *executionContext) _BatchCaseConnection(ctx context.Context, sel ast.SelectionSet, obj *pagination.Connection[runtime.Case]) graphql.Marshaler {
+func (ec *executionContext) _BatchCaseConnection(ctx context.Context, sel ast.SelectionSet, obj *model.Connection[runtime.Case]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, batchCaseConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -31098,7 +31097,7 @@ func (ec *executionContext) _BatchCaseConnection(ctx context.Context, sel ast.Se
 
 var batchCaseEdgeImplementors = []string{"BatchCaseEdge"}
 
-func (ec *executionContext) _BatchCaseEdge(ctx context.Context, sel ast.SelectionSet, obj *pagination.Edge[runtime.Case]) graphql.Marshaler {
+func (ec *executionContext) _BatchCaseEdge(ctx context.Context, sel ast.SelectionSet, obj *model.Edge[runtime.Case]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, batchCaseEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -31141,7 +31140,7 @@ func (ec *executionContext) _BatchCaseEdge(ctx context.Context, sel ast.Selectio
 
 var batchConnectionImplementors = []string{"BatchConnection"}
 
-func (ec *executionContext) _BatchConnection(ctx context.Context, sel ast.SelectionSet, obj *pagination.Connection[runtime.Batch]) graphql.Marshaler {
+func (ec *executionContext) _BatchConnection(ctx context.Context, sel ast.SelectionSet, obj *model.Connection[runtime.Batch]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, batchConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -31194,7 +31193,7 @@ func (ec *executionContext) _BatchConnection(ctx context.Context, sel ast.Select
 
 var batchEdgeImplementors = []string{"BatchEdge"}
 
-func (ec *executionContext) _BatchEdge(ctx context.Context, sel ast.SelectionSet, obj *pagination.Edge[runtime.Batch]) graphql.Marshaler {
+func (ec *executionContext) _BatchEdge(ctx context.Context, sel ast.SelectionSet, obj *model.Edge[runtime.Batch]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, batchEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -33085,7 +33084,7 @@ func (ec *executionContext) _Evaluation(ctx context.Context, sel ast.SelectionSe
 
 var evaluationConnectionImplementors = []string{"EvaluationConnection"}
 
-func (ec *executionContext) _EvaluationConnection(ctx context.Context, sel ast.SelectionSet, obj *pagination.Connection[runtime.Evaluation]) graphql.Marshaler {
+func (ec *executionContext) _EvaluationConnection(ctx context.Context, sel ast.SelectionSet, obj *model.Connection[runtime.Evaluation]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, evaluationConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -33138,7 +33137,7 @@ func (ec *executionContext) _EvaluationConnection(ctx context.Context, sel ast.S
 
 var evaluationEdgeImplementors = []string{"EvaluationEdge"}
 
-func (ec *executionContext) _EvaluationEdge(ctx context.Context, sel ast.SelectionSet, obj *pagination.Edge[runtime.Evaluation]) graphql.Marshaler {
+func (ec *executionContext) _EvaluationEdge(ctx context.Context, sel ast.SelectionSet, obj *model.Edge[runtime.Evaluation]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, evaluationEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -33872,7 +33871,7 @@ func (ec *executionContext) _Execution(ctx context.Context, sel ast.SelectionSet
 
 var executionConnectionImplementors = []string{"ExecutionConnection"}
 
-func (ec *executionContext) _ExecutionConnection(ctx context.Context, sel ast.SelectionSet, obj *pagination.Connection[runtime.Execution]) graphql.Marshaler {
+func (ec *executionContext) _ExecutionConnection(ctx context.Context, sel ast.SelectionSet, obj *model.Connection[runtime.Execution]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, executionConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -33925,7 +33924,7 @@ func (ec *executionContext) _ExecutionConnection(ctx context.Context, sel ast.Se
 
 var executionEdgeImplementors = []string{"ExecutionEdge"}
 
-func (ec *executionContext) _ExecutionEdge(ctx context.Context, sel ast.SelectionSet, obj *pagination.Edge[runtime.Execution]) graphql.Marshaler {
+func (ec *executionContext) _ExecutionEdge(ctx context.Context, sel ast.SelectionSet, obj *model.Edge[runtime.Execution]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, executionEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -34471,7 +34470,7 @@ func (ec *executionContext) _FileChange(ctx context.Context, sel ast.SelectionSe
 
 var fileConnectionImplementors = []string{"FileConnection"}
 
-func (ec *executionContext) _FileConnection(ctx context.Context, sel ast.SelectionSet, obj *pagination.Connection[runtime.File]) graphql.Marshaler {
+func (ec *executionContext) _FileConnection(ctx context.Context, sel ast.SelectionSet, obj *model.Connection[runtime.File]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, fileConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -34519,7 +34518,7 @@ func (ec *executionContext) _FileConnection(ctx context.Context, sel ast.Selecti
 
 var fileEdgeImplementors = []string{"FileEdge"}
 
-func (ec *executionContext) _FileEdge(ctx context.Context, sel ast.SelectionSet, obj *pagination.Edge[runtime.File]) graphql.Marshaler {
+func (ec *executionContext) _FileEdge(ctx context.Context, sel ast.SelectionSet, obj *model.Edge[runtime.File]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, fileEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -36075,7 +36074,7 @@ func (ec *executionContext) _OutputPage(ctx context.Context, sel ast.SelectionSe
 
 var pageInfoImplementors = []string{"PageInfo"}
 
-func (ec *executionContext) _PageInfo(ctx context.Context, sel ast.SelectionSet, obj *pagination.PageInfo) graphql.Marshaler {
+func (ec *executionContext) _PageInfo(ctx context.Context, sel ast.SelectionSet, obj *model.PageInfo) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, pageInfoImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -37919,7 +37918,7 @@ func (ec *executionContext) _Runner(ctx context.Context, sel ast.SelectionSet, o
 
 var runnerConnectionImplementors = []string{"RunnerConnection"}
 
-func (ec *executionContext) _RunnerConnection(ctx context.Context, sel ast.SelectionSet, obj *pagination.Connection[runtime.Runner]) graphql.Marshaler {
+func (ec *executionContext) _RunnerConnection(ctx context.Context, sel ast.SelectionSet, obj *model.Connection[runtime.Runner]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, runnerConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -37972,7 +37971,7 @@ func (ec *executionContext) _RunnerConnection(ctx context.Context, sel ast.Selec
 
 var runnerEdgeImplementors = []string{"RunnerEdge"}
 
-func (ec *executionContext) _RunnerEdge(ctx context.Context, sel ast.SelectionSet, obj *pagination.Edge[runtime.Runner]) graphql.Marshaler {
+func (ec *executionContext) _RunnerEdge(ctx context.Context, sel ast.SelectionSet, obj *model.Edge[runtime.Runner]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, runnerEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -39802,7 +39801,7 @@ func (ec *executionContext) _WaitingClaim(ctx context.Context, sel ast.Selection
 
 var waitingClaimConnectionImplementors = []string{"WaitingClaimConnection"}
 
-func (ec *executionContext) _WaitingClaimConnection(ctx context.Context, sel ast.SelectionSet, obj *pagination.Connection[engine.WaitingClaim]) graphql.Marshaler {
+func (ec *executionContext) _WaitingClaimConnection(ctx context.Context, sel ast.SelectionSet, obj *model.Connection[engine.WaitingClaim]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, waitingClaimConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -39855,7 +39854,7 @@ func (ec *executionContext) _WaitingClaimConnection(ctx context.Context, sel ast
 
 var waitingClaimEdgeImplementors = []string{"WaitingClaimEdge"}
 
-func (ec *executionContext) _WaitingClaimEdge(ctx context.Context, sel ast.SelectionSet, obj *pagination.Edge[engine.WaitingClaim]) graphql.Marshaler {
+func (ec *executionContext) _WaitingClaimEdge(ctx context.Context, sel ast.SelectionSet, obj *model.Edge[engine.WaitingClaim]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, waitingClaimEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -40393,19 +40392,19 @@ func (ec *executionContext) marshalNAllocation2ᚕgithubᚗcomᚋrockpoolᚋrock
 	return ret
 }
 
-func (ec *executionContext) marshalNAllocationConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐConnection(ctx context.Context, sel ast.SelectionSet, v pagination.Connection[runtime.Allocation]) graphql.Marshaler {
+func (ec *executionContext) marshalNAllocationConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐConnection(ctx context.Context, sel ast.SelectionSet, v model.Connection[runtime.Allocation]) graphql.Marshaler {
 	return ec._AllocationConnection(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNAllocationEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdge(ctx context.Context, sel ast.SelectionSet, v pagination.Edge[runtime.Allocation]) graphql.Marshaler {
+func (ec *executionContext) marshalNAllocationEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdge(ctx context.Context, sel ast.SelectionSet, v model.Edge[runtime.Allocation]) graphql.Marshaler {
 	return ec._AllocationEdge(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNAllocationEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []pagination.Edge[runtime.Allocation]) graphql.Marshaler {
+func (ec *executionContext) marshalNAllocationEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.Edge[runtime.Allocation]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNAllocationEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdge(ctx, sel, v[i])
+		return ec.marshalNAllocationEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdge(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -40474,19 +40473,19 @@ func (ec *executionContext) marshalNAuditEntry2ᚕgithubᚗcomᚋrockpoolᚋrock
 	return ret
 }
 
-func (ec *executionContext) marshalNAuditEntryConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐConnection(ctx context.Context, sel ast.SelectionSet, v pagination.Connection[audit.Entry]) graphql.Marshaler {
+func (ec *executionContext) marshalNAuditEntryConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐConnection(ctx context.Context, sel ast.SelectionSet, v model.Connection[audit.Entry]) graphql.Marshaler {
 	return ec._AuditEntryConnection(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNAuditEntryEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdge(ctx context.Context, sel ast.SelectionSet, v pagination.Edge[audit.Entry]) graphql.Marshaler {
+func (ec *executionContext) marshalNAuditEntryEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdge(ctx context.Context, sel ast.SelectionSet, v model.Edge[audit.Entry]) graphql.Marshaler {
 	return ec._AuditEntryEdge(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNAuditEntryEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []pagination.Edge[audit.Entry]) graphql.Marshaler {
+func (ec *executionContext) marshalNAuditEntryEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.Edge[audit.Entry]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNAuditEntryEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdge(ctx, sel, v[i])
+		return ec.marshalNAuditEntryEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdge(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -40560,19 +40559,19 @@ func (ec *executionContext) marshalNBatchCase2ᚕgithubᚗcomᚋrockpoolᚋrockp
 	return ret
 }
 
-func (ec *executionContext) marshalNBatchCaseConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐConnection(ctx context.Context, sel ast.SelectionSet, v pagination.Connection[runtime.Case]) graphql.Marshaler {
+func (ec *executionContext) marshalNBatchCaseConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐConnection(ctx context.Context, sel ast.SelectionSet, v model.Connection[runtime.Case]) graphql.Marshaler {
 	return ec._BatchCaseConnection(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNBatchCaseEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdge(ctx context.Context, sel ast.SelectionSet, v pagination.Edge[runtime.Case]) graphql.Marshaler {
+func (ec *executionContext) marshalNBatchCaseEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdge(ctx context.Context, sel ast.SelectionSet, v model.Edge[runtime.Case]) graphql.Marshaler {
 	return ec._BatchCaseEdge(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNBatchCaseEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []pagination.Edge[runtime.Case]) graphql.Marshaler {
+func (ec *executionContext) marshalNBatchCaseEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.Edge[runtime.Case]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNBatchCaseEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdge(ctx, sel, v[i])
+		return ec.marshalNBatchCaseEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdge(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -40601,19 +40600,19 @@ func (ec *executionContext) marshalNBatchCaseState2githubᚗcomᚋrockpoolᚋroc
 	return res
 }
 
-func (ec *executionContext) marshalNBatchConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐConnection(ctx context.Context, sel ast.SelectionSet, v pagination.Connection[runtime.Batch]) graphql.Marshaler {
+func (ec *executionContext) marshalNBatchConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐConnection(ctx context.Context, sel ast.SelectionSet, v model.Connection[runtime.Batch]) graphql.Marshaler {
 	return ec._BatchConnection(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNBatchEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdge(ctx context.Context, sel ast.SelectionSet, v pagination.Edge[runtime.Batch]) graphql.Marshaler {
+func (ec *executionContext) marshalNBatchEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdge(ctx context.Context, sel ast.SelectionSet, v model.Edge[runtime.Batch]) graphql.Marshaler {
 	return ec._BatchEdge(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNBatchEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []pagination.Edge[runtime.Batch]) graphql.Marshaler {
+func (ec *executionContext) marshalNBatchEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.Edge[runtime.Batch]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNBatchEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdge(ctx, sel, v[i])
+		return ec.marshalNBatchEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdge(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -40898,19 +40897,19 @@ func (ec *executionContext) marshalNEvaluation2ᚕgithubᚗcomᚋrockpoolᚋrock
 	return ret
 }
 
-func (ec *executionContext) marshalNEvaluationConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐConnection(ctx context.Context, sel ast.SelectionSet, v pagination.Connection[runtime.Evaluation]) graphql.Marshaler {
+func (ec *executionContext) marshalNEvaluationConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐConnection(ctx context.Context, sel ast.SelectionSet, v model.Connection[runtime.Evaluation]) graphql.Marshaler {
 	return ec._EvaluationConnection(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNEvaluationEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdge(ctx context.Context, sel ast.SelectionSet, v pagination.Edge[runtime.Evaluation]) graphql.Marshaler {
+func (ec *executionContext) marshalNEvaluationEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdge(ctx context.Context, sel ast.SelectionSet, v model.Edge[runtime.Evaluation]) graphql.Marshaler {
 	return ec._EvaluationEdge(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNEvaluationEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []pagination.Edge[runtime.Evaluation]) graphql.Marshaler {
+func (ec *executionContext) marshalNEvaluationEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.Edge[runtime.Evaluation]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNEvaluationEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdge(ctx, sel, v[i])
+		return ec.marshalNEvaluationEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdge(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -40993,19 +40992,19 @@ func (ec *executionContext) marshalNExecution2ᚕgithubᚗcomᚋrockpoolᚋrockp
 	return ret
 }
 
-func (ec *executionContext) marshalNExecutionConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐConnection(ctx context.Context, sel ast.SelectionSet, v pagination.Connection[runtime.Execution]) graphql.Marshaler {
+func (ec *executionContext) marshalNExecutionConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐConnection(ctx context.Context, sel ast.SelectionSet, v model.Connection[runtime.Execution]) graphql.Marshaler {
 	return ec._ExecutionConnection(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNExecutionEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdge(ctx context.Context, sel ast.SelectionSet, v pagination.Edge[runtime.Execution]) graphql.Marshaler {
+func (ec *executionContext) marshalNExecutionEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdge(ctx context.Context, sel ast.SelectionSet, v model.Edge[runtime.Execution]) graphql.Marshaler {
 	return ec._ExecutionEdge(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNExecutionEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []pagination.Edge[runtime.Execution]) graphql.Marshaler {
+func (ec *executionContext) marshalNExecutionEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.Edge[runtime.Execution]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNExecutionEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdge(ctx, sel, v[i])
+		return ec.marshalNExecutionEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdge(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -41085,19 +41084,19 @@ func (ec *executionContext) marshalNFileChangeType2githubᚗcomᚋrockpoolᚋroc
 	return res
 }
 
-func (ec *executionContext) marshalNFileConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐConnection(ctx context.Context, sel ast.SelectionSet, v pagination.Connection[runtime.File]) graphql.Marshaler {
+func (ec *executionContext) marshalNFileConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐConnection(ctx context.Context, sel ast.SelectionSet, v model.Connection[runtime.File]) graphql.Marshaler {
 	return ec._FileConnection(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNFileEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdge(ctx context.Context, sel ast.SelectionSet, v pagination.Edge[runtime.File]) graphql.Marshaler {
+func (ec *executionContext) marshalNFileEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdge(ctx context.Context, sel ast.SelectionSet, v model.Edge[runtime.File]) graphql.Marshaler {
 	return ec._FileEdge(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNFileEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []pagination.Edge[runtime.File]) graphql.Marshaler {
+func (ec *executionContext) marshalNFileEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.Edge[runtime.File]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNFileEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdge(ctx, sel, v[i])
+		return ec.marshalNFileEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdge(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -41264,13 +41263,14 @@ func (ec *executionContext) marshalNHealthStatus2githubᚗcomᚋrockpoolᚋrockp
 }
 
 func (ec *executionContext) unmarshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐAllocationID(ctx context.Context, v any) (runtime.AllocationID, error) {
-	res, err := model.UnmarshalAllocationID(v)
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.AllocationID(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐAllocationID(ctx context.Context, sel ast.SelectionSet, v runtime.AllocationID) graphql.Marshaler {
 	_ = sel
-	res := model.MarshalAllocationID(v)
+	res := model.MarshalString(string(v))
 	if res == graphql.Null {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -41280,13 +41280,14 @@ func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋrunt
 }
 
 func (ec *executionContext) unmarshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatchID(ctx context.Context, v any) (runtime.BatchID, error) {
-	res, err := model.UnmarshalBatchID(v)
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.BatchID(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatchID(ctx context.Context, sel ast.SelectionSet, v runtime.BatchID) graphql.Marshaler {
 	_ = sel
-	res := model.MarshalBatchID(v)
+	res := model.MarshalString(string(v))
 	if res == graphql.Null {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -41296,13 +41297,14 @@ func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋrunt
 }
 
 func (ec *executionContext) unmarshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEnvironmentID(ctx context.Context, v any) (runtime.EnvironmentID, error) {
-	res, err := model.UnmarshalEnvironmentID(v)
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.EnvironmentID(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEnvironmentID(ctx context.Context, sel ast.SelectionSet, v runtime.EnvironmentID) graphql.Marshaler {
 	_ = sel
-	res := model.MarshalEnvironmentID(v)
+	res := model.MarshalString(string(v))
 	if res == graphql.Null {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -41312,13 +41314,14 @@ func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋrunt
 }
 
 func (ec *executionContext) unmarshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEvaluationID(ctx context.Context, v any) (runtime.EvaluationID, error) {
-	res, err := model.UnmarshalEvaluationID(v)
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.EvaluationID(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEvaluationID(ctx context.Context, sel ast.SelectionSet, v runtime.EvaluationID) graphql.Marshaler {
 	_ = sel
-	res := model.MarshalEvaluationID(v)
+	res := model.MarshalString(string(v))
 	if res == graphql.Null {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -41328,13 +41331,14 @@ func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋrunt
 }
 
 func (ec *executionContext) unmarshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐExecutionID(ctx context.Context, v any) (runtime.ExecutionID, error) {
-	res, err := model.UnmarshalExecutionID(v)
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.ExecutionID(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐExecutionID(ctx context.Context, sel ast.SelectionSet, v runtime.ExecutionID) graphql.Marshaler {
 	_ = sel
-	res := model.MarshalExecutionID(v)
+	res := model.MarshalString(string(v))
 	if res == graphql.Null {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -41344,13 +41348,14 @@ func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋrunt
 }
 
 func (ec *executionContext) unmarshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐRunnerID(ctx context.Context, v any) (runtime.RunnerID, error) {
-	res, err := model.UnmarshalRunnerID(v)
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.RunnerID(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐRunnerID(ctx context.Context, sel ast.SelectionSet, v runtime.RunnerID) graphql.Marshaler {
 	_ = sel
-	res := model.MarshalRunnerID(v)
+	res := model.MarshalString(string(v))
 	if res == graphql.Null {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -41376,13 +41381,14 @@ func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋrunt
 }
 
 func (ec *executionContext) unmarshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTicketID(ctx context.Context, v any) (runtime.TicketID, error) {
-	res, err := model.UnmarshalTicketID(v)
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.TicketID(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
 func (ec *executionContext) marshalNID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTicketID(ctx context.Context, sel ast.SelectionSet, v runtime.TicketID) graphql.Marshaler {
 	_ = sel
-	res := model.MarshalTicketID(v)
+	res := model.MarshalString(string(v))
 	if res == graphql.Null {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -41729,7 +41735,7 @@ var (
 	}
 )
 
-func (ec *executionContext) marshalNPageInfo2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐPageInfo(ctx context.Context, sel ast.SelectionSet, v pagination.PageInfo) graphql.Marshaler {
+func (ec *executionContext) marshalNPageInfo2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐPageInfo(ctx context.Context, sel ast.SelectionSet, v model.PageInfo) graphql.Marshaler {
 	return ec._PageInfo(ctx, sel, &v)
 }
 
@@ -41895,19 +41901,19 @@ func (ec *executionContext) marshalNRunner2ᚕgithubᚗcomᚋrockpoolᚋrockpool
 	return ret
 }
 
-func (ec *executionContext) marshalNRunnerConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐConnection(ctx context.Context, sel ast.SelectionSet, v pagination.Connection[runtime.Runner]) graphql.Marshaler {
+func (ec *executionContext) marshalNRunnerConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐConnection(ctx context.Context, sel ast.SelectionSet, v model.Connection[runtime.Runner]) graphql.Marshaler {
 	return ec._RunnerConnection(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNRunnerEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdge(ctx context.Context, sel ast.SelectionSet, v pagination.Edge[runtime.Runner]) graphql.Marshaler {
+func (ec *executionContext) marshalNRunnerEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdge(ctx context.Context, sel ast.SelectionSet, v model.Edge[runtime.Runner]) graphql.Marshaler {
 	return ec._RunnerEdge(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNRunnerEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []pagination.Edge[runtime.Runner]) graphql.Marshaler {
+func (ec *executionContext) marshalNRunnerEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.Edge[runtime.Runner]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNRunnerEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdge(ctx, sel, v[i])
+		return ec.marshalNRunnerEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdge(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -42231,19 +42237,19 @@ func (ec *executionContext) marshalNWaitingClaim2ᚕgithubᚗcomᚋrockpoolᚋro
 	return ret
 }
 
-func (ec *executionContext) marshalNWaitingClaimConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐConnection(ctx context.Context, sel ast.SelectionSet, v pagination.Connection[engine.WaitingClaim]) graphql.Marshaler {
+func (ec *executionContext) marshalNWaitingClaimConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐConnection(ctx context.Context, sel ast.SelectionSet, v model.Connection[engine.WaitingClaim]) graphql.Marshaler {
 	return ec._WaitingClaimConnection(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNWaitingClaimEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdge(ctx context.Context, sel ast.SelectionSet, v pagination.Edge[engine.WaitingClaim]) graphql.Marshaler {
+func (ec *executionContext) marshalNWaitingClaimEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdge(ctx context.Context, sel ast.SelectionSet, v model.Edge[engine.WaitingClaim]) graphql.Marshaler {
 	return ec._WaitingClaimEdge(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNWaitingClaimEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []pagination.Edge[engine.WaitingClaim]) graphql.Marshaler {
+func (ec *executionContext) marshalNWaitingClaimEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.Edge[engine.WaitingClaim]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNWaitingClaimEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋpaginationᚐEdge(ctx, sel, v[i])
+		return ec.marshalNWaitingClaimEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdge(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {

@@ -68,7 +68,7 @@ type BatchEvent interface{ IsBatchEvent() }
 // A BatchExecutionEvent is an event of one of a batch's executions.
 type BatchExecutionEvent struct {
 	Cursor      string
-	CaseIndex   *int // nil: the build's
+	CaseIndex   *int // nil means the build
 	ExecutionID runtime.ExecutionID
 	Event       ExecutionEvent
 }

@@ -21,8 +21,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
-	"github.com/rockpool/rockpool/graph/transport/arriving"
-	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/pipes"
 	"github.com/rockpool/rockpool/test/wait"
@@ -57,7 +56,7 @@ func TestUnreadAnswersHoldTheirMemory(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, all := bounded(t, peers.Bounds{Bodies: budget}, Settings{})
+			b, all := bounded(t, clients.Bounds{Bodies: budget}, Settings{})
 			unread := ask(t, b)
 			held(t, all, "the answer is there", func(bytes int64) bool { return bytes >= largeAnswer-freeBody })
 			response, text := b.do(t, "POST", "", `{"query":"query large { x }"}`)
@@ -92,7 +91,7 @@ func TestUnreadAnswersHoldTheirMemory(t *testing.T) {
 
 // An operation on a WebSocket counts until its answer is written.
 func TestOperationsCountUntilTheirAnswerIsWritten(t *testing.T) {
-	b, all := bounded(t, peers.Bounds{Operations: 3}, Settings{})
+	b, all := bounded(t, clients.Bounds{Operations: 3}, Settings{})
 	conn := b.raw(t, 4<<10)
 	_, _ = conn.Write(masked(initMessage))
 	_, _ = conn.Write(masked(floodMessage)) // nobody reads it, so later messages wait
@@ -116,8 +115,8 @@ func TestOperationsCountUntilTheirAnswerIsWritten(t *testing.T) {
 // An operation takes the memory of its fields before it runs, and that of its resolvers when they
 // charge it.
 func TestOperationsAreChargedForTheirFields(t *testing.T) {
-	all := peers.New(peers.Bounds{Bodies: 1 << 20})
-	h := &hold{Hold: all.Hold(context.Background(), peers.Credential{})}
+	all := clients.New(clients.Bounds{Bodies: 1 << 20})
+	h := &reservation{Reservation: all.Reserve(context.Background(), clients.Credential{})}
 	fields := 0
 	settings := Settings{Fields: func(*graphql.OperationContext) int { return fields }}
 	op := operation{context: &graphql.OperationContext{Stats: graphql.Stats{}}}
@@ -167,8 +166,8 @@ func TestOperationsAreChargedForTheirFields(t *testing.T) {
 // An answer that fits in the memory of its operation is never refused. A longer one takes only the
 // difference.
 func TestAnswersReuseTheMemoryOfTheirOperation(t *testing.T) {
-	all := peers.New(peers.Bounds{Bodies: 1 << 20})
-	h := &hold{Hold: all.Hold(context.Background(), peers.Credential{})}
+	all := clients.New(clients.Bounds{Bodies: 1 << 20})
+	h := &reservation{Reservation: all.Reserve(context.Background(), clients.Credential{})}
 	ctx := h.charging(t.Context())
 	if err := Charge(ctx, 1<<20+freeBody); err != nil {
 		t.Fatal(err)
@@ -195,8 +194,8 @@ func TestAnswersReuseTheMemoryOfTheirOperation(t *testing.T) {
 
 // A document takes the memory of its tokens on every transport, until the operation has ended.
 func TestDocumentsAreChargedForTheirTokens(t *testing.T) {
-	all := peers.New(peers.Bounds{Bodies: 1 << 20})
-	h := &hold{Hold: all.Hold(context.Background(), peers.Credential{})}
+	all := clients.New(clients.Bounds{Bodies: 1 << 20})
+	h := &reservation{Reservation: all.Reserve(context.Background(), clients.Credential{})}
 	document := "{ x(a: [" + strings.Repeat("1 ", 1000) + "]) }" // 1009 tokens
 	body, _ := json.Marshal(map[string]string{"query": document})
 	const want = (1009 - freeTokens) * tokenBytes
@@ -218,8 +217,8 @@ func TestDocumentsAreChargedForTheirTokens(t *testing.T) {
 // A subscription takes the memory of each answer while it waits, and of the buffer of its largest
 // answer.
 func TestSubscriptionsAreChargedForTheirAnswers(t *testing.T) {
-	all := peers.New(peers.Bounds{Bodies: 1 << 20})
-	h := &hold{Hold: all.Hold(context.Background(), peers.Credential{})}
+	all := clients.New(clients.Bounds{Bodies: 1 << 20})
+	h := &reservation{Reservation: all.Reserve(context.Background(), clients.Credential{})}
 	ctx := graphql.WithOperationContext(h.charging(t.Context()), &graphql.OperationContext{Operation: &ast.OperationDefinition{Operation: ast.Subscription}})
 	if err := h.growWork(1 << 10); err != nil { // its fields
 		t.Fatal(err)
@@ -241,7 +240,7 @@ func TestSubscriptionsAreChargedForTheirAnswers(t *testing.T) {
 	settings := Settings{}.WithDefaults()
 	h.charging(t.Context())
 	large := following(func() (Message, error) { return Message{Payload: make([]byte, 2<<20)}, nil })
-	if err := settings.pump(t.Context(), large, newOutbox().lane("", settings.Budget), h, false); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
+	if err := settings.pump(t.Context(), large, newSendQueue().queue("", settings.Budget), h, false); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
 		t.Errorf("more than there is: %v", err)
 	}
 }
@@ -249,8 +248,8 @@ func TestSubscriptionsAreChargedForTheirAnswers(t *testing.T) {
 // A subscription gives back the memory of each answer before the next one. Otherwise one with many
 // answers would use up its memory.
 func TestSubscriptionsReleaseEachAnswer(t *testing.T) {
-	all := peers.New(peers.Bounds{Bodies: 1 << 20})
-	h := &hold{Hold: all.Hold(context.Background(), peers.Credential{})}
+	all := clients.New(clients.Bounds{Bodies: 1 << 20})
+	h := &reservation{Reservation: all.Reserve(context.Background(), clients.Credential{})}
 	settings := Settings{}.WithDefaults()
 	ctx := graphql.WithOperationContext(h.charging(t.Context()), &graphql.OperationContext{Operation: &ast.OperationDefinition{Operation: ast.Subscription}})
 	left := 10
@@ -260,7 +259,7 @@ func TestSubscriptionsReleaseEachAnswer(t *testing.T) {
 		}
 		return Message{Payload: []byte("{}")}, Charge(ctx, 700<<10)
 	})
-	if err := settings.pump(ctx, stream, newOutbox().lane("", settings.Budget), h, false); err != nil {
+	if err := settings.pump(ctx, stream, newSendQueue().queue("", settings.Budget), h, false); err != nil {
 		t.Error(err)
 	}
 	h.release()
@@ -275,7 +274,7 @@ type following func() (Message, error)
 func (f following) Next(context.Context) (Message, error) { return f() }
 func (following) Close()                                  {}
 
-// A message that arrives slowly holds its memory for arriving.MaxTime at most.
+// A message that arrives slowly holds its memory for clients.MaxBodyTime at most.
 func TestSlowMessagesEndTheWebSocket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		settings := Settings{Present: func(_ context.Context, err error) *gqlerror.Error { return gqlerror.Wrap(err) }}.WithDefaults()
@@ -309,7 +308,7 @@ func TestSlowMessagesEndTheWebSocket(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		if took := (<-ended).Sub(began); took != arriving.MaxTime {
+		if took := (<-ended).Sub(began); took != clients.MaxBodyTime {
 			t.Errorf("it ended after %v", took)
 		}
 		close(listener)

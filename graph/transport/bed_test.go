@@ -22,7 +22,7 @@ import (
 
 	"github.com/vektah/gqlparser/v2/ast"
 
-	"github.com/rockpool/rockpool/graph/transport/socket"
+	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/test/wait"
 )
 

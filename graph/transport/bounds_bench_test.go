@@ -9,12 +9,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/clients"
 )
 
 // BenchmarkSmallRequest measures a query of 1 KiB over one connection, with limits and without.
 func BenchmarkSmallRequest(b *testing.B) {
-	for name, bounds := range map[string]*peers.Peers{"bounded": peers.New(peers.Bounds{Connections: 10, Operations: 10, Bodies: 1 << 30, PeerBodies: 1 << 29}), "unbounded": nil} {
+	for name, bounds := range map[string]*clients.Limiter{"bounded": clients.New(clients.Bounds{Connections: 10, Operations: 10, Bodies: 1 << 30, PeerBodies: 1 << 29}), "unbounded": nil} {
 		b.Run(name, func(b *testing.B) {
 			listener, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {

@@ -15,14 +15,14 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
 // bounded returns a bed with limits for its peers.
-func bounded(t testing.TB, bounds peers.Bounds, settings Settings) (*bed, *peers.Peers) {
+func bounded(t testing.TB, bounds clients.Bounds, settings Settings) (*bed, *clients.Limiter) {
 	t.Helper()
-	settings.Peers = peers.New(bounds)
+	settings.Peers = clients.New(bounds)
 	if settings.Silence == 0 {
 		settings.Silence = wait.Limit // bodies wait here for each other
 	}
@@ -92,7 +92,7 @@ func query(size int) string {
 }
 
 // held waits until ok accepts the number of bytes that bodies hold.
-func held(t testing.TB, p *peers.Peers, what string, ok func(bytes int64) bool) {
+func held(t testing.TB, p *clients.Limiter, what string, ok func(bytes int64) bool) {
 	t.Helper()
 	wait.For(t, what, func() bool { return ok(p.Usage().BodyBytes) })
 }
@@ -102,7 +102,7 @@ func held(t testing.TB, p *peers.Peers, what string, ok func(bytes int64) bool) 
 // again.
 func TestBodiesShareOneLimit(t *testing.T) {
 	const size = 1 << 20
-	b, all := bounded(t, peers.Bounds{Bodies: 2*size + size/2, PeerBodies: size + size/2}, Settings{})
+	b, all := bounded(t, clients.Bounds{Bodies: 2*size + size/2, PeerBodies: size + size/2}, Settings{})
 	text := query(size)
 	waiting := b.poster(t, 2, size) // announces much
 	waiting.send(t, text[:100])
@@ -142,7 +142,7 @@ func TestBodiesShareOneLimit(t *testing.T) {
 	if status, answer, _ := waiting.answer(t); status != http.StatusOK {
 		t.Errorf("the one that waited: %d %s", status, answer)
 	}
-	if u := all.Usage(); u.Refused[peers.PeerBodies] != 1 || u.Refused[peers.Bodies] != 1 {
+	if u := all.Usage(); u.Refused[clients.PeerBodies] != 1 || u.Refused[clients.Bodies] != 1 {
 		t.Errorf("these refusals were counted: %v", u.Refused)
 	}
 	_ = other.Close()
@@ -154,7 +154,7 @@ func TestBodiesShareOneLimit(t *testing.T) {
 // memory while the operation runs.
 func TestMessagesShareTheLimitOfBodies(t *testing.T) {
 	const size = 1 << 20
-	b, all := bounded(t, peers.Bounds{Bodies: size + size/2}, Settings{})
+	b, all := bounded(t, clients.Bounds{Bodies: size + size/2}, Settings{})
 	message := func(id string) string {
 		return `{` + id + `"type":"subscribe","payload":{"query":"subscription silent { x }","variables":{"a":"` + strings.Repeat("x", size/2) + `"}}}`
 	}
@@ -186,7 +186,7 @@ func TestMessagesShareTheLimitOfBodies(t *testing.T) {
 // A short text with many values takes a hundred times its bytes, also in an address or in
 // connection_init.
 func TestValuesInAddressesAndInitsAreBounded(t *testing.T) {
-	b, all := bounded(t, peers.Bounds{Bodies: 1 << 20}, Settings{})
+	b, all := bounded(t, clients.Bounds{Bodies: 1 << 20}, Settings{})
 	many := `{"a":[` + strings.Repeat("{},", 3000) + `{}]}`
 	for _, test := range []struct {
 		variables, extensions string
@@ -209,7 +209,7 @@ func TestValuesInAddressesAndInitsAreBounded(t *testing.T) {
 	p := b.dial(t)
 	p.send(`{"type":"connection_init","payload":` + many + `}`)
 	p.wantClose(websocket.StatusTryAgainLater, "--body-memory")
-	if u := all.Usage(); u.Refused[peers.Bodies] != 3 {
+	if u := all.Usage(); u.Refused[clients.Bodies] != 3 {
 		t.Errorf("these refusals were counted: %v", u.Refused)
 	}
 }
@@ -217,7 +217,7 @@ func TestValuesInAddressesAndInitsAreBounded(t *testing.T) {
 // An unfinished message holds what has arrived, not what was announced. After the end of its
 // WebSocket it holds nothing.
 func TestUnfinishedMessagesHoldWhatHasArrived(t *testing.T) {
-	b, all := bounded(t, peers.Bounds{Bodies: 1 << 20}, Settings{})
+	b, all := bounded(t, clients.Bounds{Bodies: 1 << 20}, Settings{})
 	p := b.hello(t)
 	writer, err := p.conn.Writer(t.Context(), websocket.MessageText)
 	if err != nil {
@@ -236,12 +236,12 @@ func TestUnfinishedMessagesHoldWhatHasArrived(t *testing.T) {
 // Operations and subscriptions are limited by the peer's and by the token's limits.
 func TestOperationsAndSubscriptionsAreBounded(t *testing.T) {
 	for _, test := range []struct {
-		bounds                   peers.Bounds
+		bounds                   clients.Bounds
 		operations, subscription string // the settings in the messages
-		refused                  [2]peers.Bound
+		refused                  [2]clients.Bound
 	}{
-		{peers.Bounds{Operations: 2, Subscriptions: 2}, "--peer-operations", "--peer-subscriptions", [2]peers.Bound{peers.PeerOperations, peers.PeerSubscriptions}},
-		{peers.Bounds{TokenOperations: 2, TokenSubscriptions: 2}, "--token-operations", "--token-subscriptions", [2]peers.Bound{peers.TokenOperations, peers.TokenSubscriptions}},
+		{clients.Bounds{Operations: 2, Subscriptions: 2}, "--peer-operations", "--peer-subscriptions", [2]clients.Bound{clients.PeerOperations, clients.PeerSubscriptions}},
+		{clients.Bounds{TokenOperations: 2, TokenSubscriptions: 2}, "--token-operations", "--token-subscriptions", [2]clients.Bound{clients.TokenOperations, clients.TokenSubscriptions}},
 	} {
 		b, all := bounded(t, test.bounds, Settings{})
 		p := b.hello(t)
@@ -319,7 +319,7 @@ func (b *bed) getEvents(t testing.TB, query string) (status int, text string, he
 // A connection beyond the limit gets the reason, whatever it sends. Other peers are served, and so
 // is the same peer after it closes a connection.
 func TestConnectionsAreBounded(t *testing.T) {
-	b, all := bounded(t, peers.Bounds{Connections: 2}, Settings{})
+	b, all := bounded(t, clients.Bounds{Connections: 2}, Settings{})
 	first, second := b.poster(t, 2, 100), b.poster(t, 2, 100)
 	wait.For(t, "two are there", func() bool { return all.Usage().Connections == 2 })
 	third := b.poster(t, 2, 100)
@@ -340,14 +340,14 @@ func TestConnectionsAreBounded(t *testing.T) {
 			t.Errorf("one of two: %d %s", status, answer)
 		}
 	}
-	if u := all.Usage(); u.Refused[peers.PeerConnections] != 1 || u.Peers != 2 {
+	if u := all.Usage(); u.Refused[clients.PeerConnections] != 1 || u.Peers != 2 {
 		t.Errorf("%+v", u)
 	}
 }
 
 // Many addresses together have at most the connections of all peers.
 func TestConnectionsOfAllPeersAreBounded(t *testing.T) {
-	b, all := bounded(t, peers.Bounds{AllConnections: 2, Connections: 2}, Settings{})
+	b, all := bounded(t, clients.Bounds{AllConnections: 2, Connections: 2}, Settings{})
 	first := b.poster(t, 2, 100)
 	second := b.poster(t, 3, 100)
 	wait.For(t, "two are there", func() bool { return all.Usage().Connections == 2 })
@@ -356,7 +356,7 @@ func TestConnectionsOfAllPeersAreBounded(t *testing.T) {
 	if status, answer, _ := third.answer(t); status != http.StatusTooManyRequests || !strings.Contains(answer, "(--connections)") || !strings.Contains(answer, "QUOTA_EXCEEDED") {
 		t.Errorf("the third: %d %s", status, answer)
 	}
-	if u := all.Usage(); u.Refused[peers.Connections] != 1 || u.Peers != 2 || u.Connections != 2 {
+	if u := all.Usage(); u.Refused[clients.Connections] != 1 || u.Peers != 2 || u.Connections != 2 {
 		t.Errorf("%+v", u)
 	}
 	_ = first.Close()
@@ -372,7 +372,7 @@ func TestConnectionsOfAllPeersAreBounded(t *testing.T) {
 
 // Silent bodies are aborted, because they hold memory.
 func TestSilentBodiesAreAborted(t *testing.T) {
-	b, all := bounded(t, peers.Bounds{Bodies: 1 << 20}, Settings{Silence: 100 * time.Millisecond})
+	b, all := bounded(t, clients.Bounds{Bodies: 1 << 20}, Settings{Silence: 100 * time.Millisecond})
 	p := b.poster(t, 2, 200<<10)
 	_, _ = io.WriteString(p, query(200 << 10)[:100<<10]) // it may be aborted already
 	if status, answer, _ := p.answer(t); status != http.StatusRequestTimeout {
@@ -381,36 +381,36 @@ func TestSilentBodiesAreAborted(t *testing.T) {
 	held(t, all, "nothing is held", func(bytes int64) bool { return bytes == 0 })
 }
 
-// A decoded text holds at most its bytes and peers.ValueBytes for each value, for the texts with
+// A decoded text holds at most its bytes and clients.ValueBytes for each value, for the texts with
 // the most of either.
 func TestDecodingTakesTheCountedMemory(t *testing.T) {
 	rate := goruntime.MemProfileRate
 	goruntime.MemProfileRate = 1 // each allocation is in the profile
 	defer func() { goruntime.MemProfileRate = rate }()
-	if _, err := (&hold{}).decodeParams(t.Context(), []byte(`{"query":"{ x }","variables":{"a":[{"a":"b"}]}}`)); err != nil { // fills the decoder's own caches
+	if _, err := (&reservation{}).decodeParams(t.Context(), []byte(`{"query":"{ x }","variables":{"a":[{"a":"b"}]}}`)); err != nil { // fills the decoder's own caches
 		t.Fatal(err)
 	}
 	for name, variables := range map[string]string{
 		"one string":   `{"a":"` + strings.Repeat("x", 16<<20) + `"}`,
-		"numbers":      `{"a":[` + strings.Repeat("0,", peers.MaxValues-10) + `0]}`,
-		"strings":      `{"a":[` + strings.Repeat(`"y",`, peers.MaxValues-10) + `0]}`,
-		"objects":      `{"a":[` + strings.Repeat(`{"a":0},`, peers.MaxValues/2-10) + `0]}`,
-		"many members": `{"a":[` + strings.Repeat(`{"a":0,"b":0,"c":0,"d":0,"e":0,"f":0,"g":0,"h":0,"i":0},`, peers.MaxValues/10-10) + `0]}`,
-		"deep":         `{"a":[` + strings.Repeat(strings.Repeat(`[`, 90)+strings.Repeat(`]`, 90)+`,`, peers.MaxValues/91-10) + `0]}`,
-		"objects deep": `{"a":[` + strings.Repeat(strings.Repeat(`{"a":`, 90)+`0`+strings.Repeat(`}`, 90)+`,`, peers.MaxValues/91-10) + `0]}`,
+		"numbers":      `{"a":[` + strings.Repeat("0,", clients.MaxValues-10) + `0]}`,
+		"strings":      `{"a":[` + strings.Repeat(`"y",`, clients.MaxValues-10) + `0]}`,
+		"objects":      `{"a":[` + strings.Repeat(`{"a":0},`, clients.MaxValues/2-10) + `0]}`,
+		"many members": `{"a":[` + strings.Repeat(`{"a":0,"b":0,"c":0,"d":0,"e":0,"f":0,"g":0,"h":0,"i":0},`, clients.MaxValues/10-10) + `0]}`,
+		"deep":         `{"a":[` + strings.Repeat(strings.Repeat(`[`, 90)+strings.Repeat(`]`, 90)+`,`, clients.MaxValues/91-10) + `0]}`,
+		"objects deep": `{"a":[` + strings.Repeat(strings.Repeat(`{"a":`, 90)+`0`+strings.Repeat(`}`, 90)+`,`, clients.MaxValues/91-10) + `0]}`,
 	} {
 		text := []byte(`{"query":"{ x }","variables":` + variables + `}`)
-		values, err := peers.Values(text)
+		values, err := clients.Values(text)
 		if err != nil {
 			t.Fatal(name, err)
 		}
 		before := leftByDecoding()
-		params, err := (&hold{}).decodeParams(t.Context(), text)
+		params, err := (&reservation{}).decodeParams(t.Context(), text)
 		if err != nil {
 			t.Fatal(name, err)
 		}
 		takes := leftByDecoding() - before
-		if counted := int64(len(text) + values*peers.ValueBytes); takes > counted {
+		if counted := int64(len(text) + values*clients.ValueBytes); takes > counted {
 			t.Errorf("%s: %d bytes are left of %d with %d values: %d are counted", name, takes, len(text), values, counted)
 		}
 		t.Logf("%s: %d bytes, %d values: %d are left, %d for each value beyond the text", name, len(text), values, takes, (takes-int64(len(text)))/int64(values))

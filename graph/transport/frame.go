@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"net"
 
-	"github.com/rockpool/rockpool/graph/transport/socket"
+	"github.com/rockpool/rockpool/clients/socket"
 )
 
 // textFrame returns a frame. Frames are made here, not by the library, so that a payload that many
@@ -38,19 +38,19 @@ func (b *batch) reset() {
 	b.buffers, b.scratch, b.mark = b.buffers[:0], b.scratch[:0], 0
 }
 
-// add appends a parcel's frame.
-func (b *batch) add(p parcel) {
+// add appends a message's frame.
+func (b *batch) add(p message) {
 	before := ""
 	switch p.kind {
-	case parcelRaw:
+	case messageRaw:
 		b.scratch = append(b.scratch, p.payload...)
 		return
-	case parcelNext:
-		before = p.lane.envelope.next
-	case parcelError:
-		before = p.lane.envelope.err
-	case parcelComplete:
-		before = p.lane.envelope.complete
+	case messageNext:
+		before = p.queue.envelope.next
+	case messageError:
+		before = p.queue.envelope.err
+	case messageComplete:
+		before = p.queue.envelope.complete
 	}
 	b.scratch = socket.AppendHeader(b.scratch, socket.OpText, len(before)+len(p.payload)+1)
 	b.scratch = append(b.scratch, before...)
@@ -71,26 +71,26 @@ func (b *batch) flush() {
 	}
 }
 
-// write sends what the outbox has, until ctx ends. A failed write ends the connection through end.
+// write sends what the sendQueue has, until ctx ends. A failed write ends the connection through end.
 func (c *connection) write(ctx context.Context, end context.CancelCauseFunc) {
-	var parcels []parcel
+	var messages []message
 	var b batch
 	for ctx.Err() == nil {
-		parcels = c.out.take(parcels[:0])
-		if len(parcels) == 0 {
+		messages = c.out.take(messages[:0])
+		if len(messages) == 0 {
 			select {
 			case <-c.out.wake:
 			case <-ctx.Done():
 			}
 			continue
 		}
-		for _, p := range parcels {
+		for _, p := range messages {
 			b.add(p)
 		}
 		b.flush()
 		_, err := c.conn.WriteAll(b.buffers)
-		c.out.wrote(parcels)
-		clear(parcels)
+		c.out.wrote(messages)
+		clear(messages)
 		b.reset()
 		if err != nil {
 			end(closing{code: closeAbnormally, reason: "the peer takes nothing"})

@@ -12,9 +12,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
-	"github.com/rockpool/rockpool/graph/transport/arriving"
-	"github.com/rockpool/rockpool/graph/transport/peers"
-	"github.com/rockpool/rockpool/graph/transport/response"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -60,16 +58,45 @@ func wantsEvents(r *http.Request) bool {
 		accepted(r, typeJSON, typeResponse, typeEvents) == typeEvents
 }
 
+// GET serves queries in the address. It refuses mutations, because a browser sends a GET for any
+// page that has a link.
+type GET struct{ Settings }
+
+// Supports reports whether a request is for this transport.
+func (GET) Supports(r *http.Request) bool {
+	return r.Method == http.MethodGet && !isUpgrade(r)
+}
+
+// Do serves a request.
+func (t GET) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
+	t.serve(w, r, exec, func(h *reservation) (*graphql.RawParams, int, error) { return t.readParams(w, r, nil, h) })
+}
+
+// POST serves queries and mutations in a JSON body; see Multipart for files. It refuses other types
+// of body, since a form can send them to a server from any page, without the browser asking first.
+type POST struct{ Settings }
+
+// Supports reports whether a request is for this transport.
+func (POST) Supports(r *http.Request) bool {
+	return r.Method == http.MethodPost && !isUpgrade(r)
+}
+
+// Do serves a request.
+func (t POST) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
+	body := clients.NewBody(w, r, t.Silence)
+	t.serve(afterwards{w, body}, r, exec, func(h *reservation) (*graphql.RawParams, int, error) { return t.readParams(w, r, body, h) })
+}
+
 // isUpgrade reports whether a request asks for another protocol, as a WebSocket does.
 func isUpgrade(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }
 
 // readBody reads a body of at most MaxBody bytes. With an error it returns the status.
-func (s Settings) readBody(w http.ResponseWriter, body *arriving.Body, h *hold) ([]byte, int, error) {
-	text, err := body.ReadAll(&h.Hold, s.MaxBody)
+func (s Settings) readBody(w http.ResponseWriter, body *clients.Body, h *reservation) ([]byte, int, error) {
+	text, err := body.ReadAll(&h.Reservation, s.MaxBody)
 	switch {
 	case err == nil:
 		return text, 0, nil
-	case errors.Is(err, peers.ErrTooLong):
+	case errors.Is(err, clients.ErrTooLong):
 		return nil, http.StatusRequestEntityTooLarge, runtime.Errorf(runtime.CodeLimitExceeded, "the body must be at most %d bytes", s.MaxBody)
 	case runtime.CodeOf(err) == runtime.CodeLimitExceeded:
 		return nil, http.StatusRequestTimeout, err
@@ -78,7 +105,7 @@ func (s Settings) readBody(w http.ResponseWriter, body *arriving.Body, h *hold) 
 }
 
 // readParams reads an operation from a POST's body or a GET's address.
-func (s Settings) readParams(w http.ResponseWriter, r *http.Request, body *arriving.Body, h *hold) (*graphql.RawParams, int, error) {
+func (s Settings) readParams(w http.ResponseWriter, r *http.Request, body *clients.Body, h *reservation) (*graphql.RawParams, int, error) {
 	if r.Method == http.MethodGet {
 		params, err := addressParams(r, h)
 		return params, statusOf(w, err, http.StatusServiceUnavailable, http.StatusBadRequest), err
@@ -98,13 +125,13 @@ func (s Settings) readParams(w http.ResponseWriter, r *http.Request, body *arriv
 }
 
 // addressParams reads an operation from an address. Its length is part of the request head's limit.
-func addressParams(r *http.Request, h *hold) (*graphql.RawParams, error) {
+func addressParams(r *http.Request, h *reservation) (*graphql.RawParams, error) {
 	values := r.URL.Query()
 	if !values.Has("query") {
 		return nil, runtime.Errorf(runtime.CodeInvalidInput, "the address has no query: add ?query={…}, or send a POST")
 	}
 	params := &graphql.RawParams{Query: values.Get("query"), OperationName: values.Get("operationName")}
-	if _, err := peers.Values([]byte(params.Query)); err != nil {
+	if _, err := clients.Values([]byte(params.Query)); err != nil {
 		return nil, err
 	}
 	variables, extensions := []byte(values.Get("variables")), []byte(values.Get("extensions"))
@@ -135,7 +162,7 @@ func (s Settings) refuse(w http.ResponseWriter, r *http.Request, status int, err
 
 // answer writes a GraphQL response of a media type.
 func answer(w http.ResponseWriter, kind string, status int, r *graphql.Response) {
-	write(w, kind, status, response.Append(nil, r))
+	write(w, kind, status, Encode(r))
 }
 
 // write writes a whole response. Browsers must not guess its type, nor may anything cache it.
@@ -156,45 +183,30 @@ func setHead(header http.Header, kind string) {
 
 // serve serves a query or mutation. An operation that can't begin gets status 400, or 200 if the
 // client accepts only plain JSON: older clients take any other status for a broken server.
-func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, read func(h *hold) (*graphql.RawParams, int, error)) {
+func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, read func(h *reservation) (*graphql.RawParams, int, error)) {
 	ctx := r.Context()
 	kind := accepted(r, typeJSON, typeResponse)
 	if kind == "" {
 		s.refuse(w, r, http.StatusNotAcceptable, runtime.Errorf(runtime.CodeInvalidInput, "the header Accept must allow %s, %s, or for subscriptions %s", typeJSON, typeResponse, typeEvents))
 		return
 	}
-	h := s.holdOf(ctx)
+	h := s.reserve(ctx)
 	defer h.release()
-	if err := h.Operate(); err != nil {
-		s.refuse(w, r, statusOf(w, err, http.StatusTooManyRequests, 0), err)
-		return
-	}
-	params, status, err := read(h)
-	if err != nil {
-		h.release() // the rest of a refused body is read for a while
-		s.refuse(w, r, status, err)
+	op, refused, ok := s.begin(w, r, exec, h, read)
+	if !ok {
 		return
 	}
 	failed := http.StatusOK
 	if kind == typeResponse {
 		failed = http.StatusBadRequest
 	}
-	op, refused := s.prepare(ctx, exec, params, r.Header)
+	if refused == nil && op.kind() == ast.Subscription {
+		refused = &graphql.Response{Errors: gqlerror.List{s.Present(ctx, runtime.Errorf(runtime.CodeInvalidInput,
+			"a subscription needs a WebSocket with the subprotocol %s, or a request that accepts %s", Subprotocol, typeEvents))}}
+	}
 	if refused != nil {
 		h.release()
 		answer(w, kind, failed, refused)
-		return
-	}
-	switch {
-	// GraphQL over HTTP requires status 405 for a mutation by GET.
-	case op.kind() == ast.Mutation && r.Method == http.MethodGet:
-		w.Header().Set("Allow", http.MethodPost)
-		s.refuse(w, r, http.StatusMethodNotAllowed, runtime.Errorf(runtime.CodeInvalidInput, "a mutation needs a POST"))
-		return
-	case op.kind() == ast.Subscription:
-		err := s.Present(ctx, runtime.Errorf(runtime.CodeInvalidInput,
-			"a subscription needs a WebSocket with the subprotocol %s, or a request that accepts %s", Subprotocol, typeEvents))
-		answer(w, kind, failed, &graphql.Response{Errors: gqlerror.List{err}})
 		return
 	}
 	if err := s.execute(h, op); err != nil {
@@ -211,20 +223,43 @@ func (s Settings) serve(w http.ResponseWriter, r *http.Request, exec graphql.Gra
 	if isMultipart(r) { // its body is still being read
 		work()
 	} else {
-		sent = response.Early(w, s.Early, func(header http.Header) { setHead(header, kind) }, work)
+		sent = clients.Early(w, s.Early, func(header http.Header) { setHead(header, kind) }, work)
 	}
 	setRetryAfter(w.Header(), answered.Errors)
-	body, status := response.Append(nil, answered), http.StatusOK
+	body, status := Encode(answered), http.StatusOK
 	if err := h.answered(op.kind(), body); err != nil {
 		h.release()
 		status = statusOf(w, err, http.StatusServiceUnavailable, http.StatusOK)
-		body = response.Append(nil, &graphql.Response{Errors: gqlerror.List{s.Present(ctx, err)}, Data: []byte("null")})
+		body = Encode(&graphql.Response{Errors: gqlerror.List{s.Present(ctx, err)}, Data: []byte("null")})
 	}
 	if sent {
 		_, _ = w.Write(body) // a client that left needs no answer
 		return
 	}
 	write(w, kind, status, body)
+}
+
+// begin counts, reads and prepares an operation. If it isn't ok, it has responded. If refused isn't
+// nil, the client gets it instead of an operation.
+func (s Settings) begin(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor, h *reservation, read func(h *reservation) (*graphql.RawParams, int, error)) (op operation, refused *graphql.Response, ok bool) {
+	if err := h.Operate(); err != nil {
+		s.refuse(w, r, statusOf(w, err, http.StatusTooManyRequests, 0), err)
+		return op, nil, false
+	}
+	params, status, err := read(h)
+	if err != nil {
+		h.release() // the rest of a refused body is read for a while
+		s.refuse(w, r, status, err)
+		return op, nil, false
+	}
+	op, refused = s.prepare(r.Context(), exec, params, r.Header)
+	// GraphQL over HTTP requires status 405 for a mutation by GET.
+	if refused == nil && op.kind() == ast.Mutation && r.Method == http.MethodGet {
+		w.Header().Set("Allow", http.MethodPost)
+		s.refuse(w, r, http.StatusMethodNotAllowed, runtime.Errorf(runtime.CodeInvalidInput, "a mutation needs a POST"))
+		return op, nil, false
+	}
+	return op, refused, true
 }
 
 // RetryAfter is the extension of an error with the seconds until a retry makes sense, as in the

@@ -127,7 +127,7 @@ func FuzzDecodeParams(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		params, err := (&hold{}).decodeParams(t.Context(), in)
+		params, err := (&reservation{}).decodeParams(t.Context(), in)
 		if err == nil && (params == nil || !json.Valid(in) || !utf8.Valid(in)) {
 			t.Fatalf("%q was taken", in)
 		}

@@ -8,13 +8,13 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 
-	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/runtime"
 )
 
 // decode decodes JSON. Numbers keep their text.
 func decode(text []byte, into any) error {
-	if _, err := peers.Values(text); err != nil {
+	if _, err := clients.Values(text); err != nil {
 		return err
 	}
 	return unmarshal(text, into)

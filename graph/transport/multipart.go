@@ -13,8 +13,7 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 
-	"github.com/rockpool/rockpool/graph/transport/arriving"
-	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -43,14 +42,14 @@ func isMultipart(r *http.Request) bool {
 
 // Do serves a request.
 func (t Multipart) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
-	body := arriving.New(w, r, t.Silence)
-	t.serve(afterwards{w, body}, r, exec, func(h *hold) (*graphql.RawParams, int, error) { return t.read(w, r, body, h) })
+	body := clients.NewBody(w, r, t.Silence)
+	t.serve(afterwards{w, body}, r, exec, func(h *reservation) (*graphql.RawParams, int, error) { return t.read(w, r, body, h) })
 }
 
 // afterwards reads the rest of a body before a response is written.
 type afterwards struct {
 	http.ResponseWriter
-	body *arriving.Body
+	body *clients.Body
 }
 
 // Unwrap supports http.ResponseController.
@@ -63,7 +62,7 @@ func (w afterwards) WriteHeader(status int) {
 }
 
 // read reads the parts before the files.
-func (t Multipart) read(w http.ResponseWriter, r *http.Request, body *arriving.Body, h *hold) (*graphql.RawParams, int, error) {
+func (t Multipart) read(w http.ResponseWriter, r *http.Request, body *clients.Body, h *reservation) (*graphql.RawParams, int, error) {
 	if !slices.ContainsFunc(PreflightHeaders, func(name string) bool { return r.Header.Get(name) != "" }) {
 		return nil, http.StatusForbidden, runtime.Errorf(runtime.CodeForbidden,
 			"a multipart request needs the header %s: 1 (or %s), so that no other site's page can send it", PreflightHeaders[0], strings.Join(PreflightHeaders[1:], ", or "))
@@ -73,7 +72,7 @@ func (t Multipart) read(w http.ResponseWriter, r *http.Request, body *arriving.B
 		return nil, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput, "the Content-Type has no boundary")
 	}
 	// Only the parts before the files have a time limit as a whole.
-	body.SetEnd(time.Now().Add(arriving.MaxTime))
+	body.SetEnd(time.Now().Add(clients.MaxBodyTime))
 	defer body.SetEnd(time.Time{})
 	parts := multipart.NewReader(body.Buffered(), args["boundary"])
 	operations, status, err := t.field(w, body, parts, h, "operations", t.MaxBody)
@@ -95,7 +94,7 @@ func (t Multipart) read(w http.ResponseWriter, r *http.Request, body *arriving.B
 }
 
 // field reads the next part, which must have this name and at most most bytes.
-func (t Multipart) field(w http.ResponseWriter, body *arriving.Body, parts *multipart.Reader, h *hold, name string, most int64) ([]byte, int, error) {
+func (t Multipart) field(w http.ResponseWriter, body *clients.Body, parts *multipart.Reader, h *reservation, name string, most int64) ([]byte, int, error) {
 	part, err := parts.NextRawPart()
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, http.StatusBadRequest, body.BrokenOff(err)
@@ -105,7 +104,7 @@ func (t Multipart) field(w http.ResponseWriter, body *arriving.Body, parts *mult
 	}
 	text, err := h.Read(part, -1, most)
 	switch {
-	case errors.Is(err, peers.ErrTooLong):
+	case errors.Is(err, clients.ErrTooLong):
 		return nil, http.StatusRequestEntityTooLarge, runtime.Errorf(runtime.CodeLimitExceeded, "the part %s must be at most %d bytes", name, most)
 	case err != nil:
 		return nil, statusOf(w, err, http.StatusServiceUnavailable, http.StatusBadRequest), body.BrokenOff(err)

@@ -13,7 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/rockpool/rockpool/graph/transport/arriving"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -163,7 +163,7 @@ func FuzzForm(f *testing.F) {
 		r.Header.Set("Apollo-Require-Preflight", "1")
 		transport := Multipart{Settings{MaxBody: 1 << 20}.WithDefaults()}
 		w := httptest.NewRecorder()
-		params, status, err := transport.read(w, r, arriving.New(w, r, time.Minute), &hold{})
+		params, status, err := transport.read(w, r, clients.NewBody(w, r, time.Minute), &reservation{})
 		if err != nil {
 			if code := runtime.CodeOf(err); status < 400 || code != runtime.CodeInvalidInput && code != runtime.CodeLimitExceeded {
 				t.Fatalf("%d %v", status, err)

@@ -12,10 +12,8 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
-	"github.com/rockpool/rockpool/graph/transport/arriving"
-	"github.com/rockpool/rockpool/graph/transport/response"
-	"github.com/rockpool/rockpool/graph/transport/socket"
-	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/clients"
+	"github.com/rockpool/rockpool/clients/socket"
 )
 
 // SSE carries one operation of any kind as server-sent events: the distinct connections mode of
@@ -30,27 +28,14 @@ func (SSE) Supports(r *http.Request) bool {
 
 // Do serves one operation.
 func (t SSE) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
-	body := arriving.New(w, r, t.Silence)
+	body := clients.NewBody(w, r, t.Silence)
 	if r.Method == http.MethodGet && r.ContentLength != 0 {
 		body.Drain() // otherwise its deadline would end the events
 	}
-	refusing := afterwards{w, body}
-	h := t.holdOf(r.Context())
+	h := t.reserve(r.Context())
 	defer h.release()
-	if err := h.Operate(); err != nil {
-		t.refuse(refusing, r, statusOf(w, err, http.StatusTooManyRequests, 0), err)
-		return
-	}
-	params, status, err := t.readParams(w, r, body, h)
-	if err != nil {
-		h.release() // the rest of a refused body is read for a while
-		t.refuse(refusing, r, status, err)
-		return
-	}
-	op, refused := t.prepare(r.Context(), exec, params, r.Header)
-	if refused == nil && op.kind() == ast.Mutation && r.Method == http.MethodGet {
-		w.Header().Set("Allow", http.MethodPost)
-		t.refuse(w, r, http.StatusMethodNotAllowed, runtime.Errorf(runtime.CodeInvalidInput, "a mutation needs a POST"))
+	op, refused, ok := t.begin(afterwards{w, body}, r, exec, h, func(h *reservation) (*graphql.RawParams, int, error) { return t.readParams(w, r, body, h) })
+	if !ok {
 		return
 	}
 	if refused == nil && op.kind() == ast.Subscription {
@@ -84,24 +69,24 @@ func (t SSE) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecut
 
 // serve runs the operation in another goroutine. This one writes. So the operation can end while a
 // write waits for a peer that reads nothing.
-func (t SSE) serve(r *http.Request, op operation, h *hold, refused *graphql.Response, out *events) {
+func (t SSE) serve(r *http.Request, op operation, h *reservation, refused *graphql.Response, out *events) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	box := newOutbox()
-	l := box.lane("", t.Budget)
+	box := newSendQueue()
+	l := box.queue("", t.Budget)
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel() // before the wait
 	running.Go(func() {
-		defer l.put(parcel{kind: parcelComplete})
+		defer l.put(message{kind: messageComplete})
 		if refused != nil {
-			l.push(Message{Payload: response.Append(nil, refused)})
+			l.push(Message{Payload: Encode(refused)})
 			return
 		}
 		ctx, stream := t.open(ctx, op, h, r.Header.Get("Last-Event-ID"))
 		defer stream.Close()
 		if err := t.pump(ctx, stream, l, h, op.kind() != ast.Subscription); err != nil && (ctx.Err() == nil || callerEnded(ctx) != nil) {
-			l.push(Message{Payload: response.Append(nil, &graphql.Response{Errors: gqlerror.List{t.Present(ctx, err)}})})
+			l.push(Message{Payload: Encode(&graphql.Response{Errors: gqlerror.List{t.Present(ctx, err)}})})
 		}
 	})
 	if out.write(nil) != nil { // the headers
@@ -109,16 +94,16 @@ func (t SSE) serve(r *http.Request, op operation, h *hold, refused *graphql.Resp
 	}
 	keepalive := time.NewTicker(t.Keepalive)
 	defer keepalive.Stop()
-	var parcels []parcel
+	var messages []message
 	for {
-		parcels = box.take(parcels[:0])
-		for _, p := range parcels {
-			if out.parcel(p) != nil || p.kind == parcelComplete {
+		messages = box.take(messages[:0])
+		for _, p := range messages {
+			if out.message(p) != nil || p.kind == messageComplete {
 				return
 			}
 		}
-		box.wrote(parcels)
-		if len(parcels) > 0 {
+		box.wrote(messages)
+		if len(messages) > 0 {
 			keepalive.Reset(t.Keepalive)
 			continue
 		}
@@ -132,9 +117,9 @@ func (t SSE) serve(r *http.Request, op operation, h *hold, refused *graphql.Resp
 			// The caller's token ended. The operation ends with that error, while the peer may
 			// still get it.
 			if cause := callerEnded(ctx); cause != nil {
-				last := response.Append(nil, &graphql.Response{Errors: gqlerror.List{t.Present(context.WithoutCancel(ctx), cause)}})
-				if out.parcel(parcel{kind: parcelNext, payload: last}) == nil {
-					_ = out.parcel(parcel{kind: parcelComplete}) // a peer that left needs no answer
+				last := Encode(&graphql.Response{Errors: gqlerror.List{t.Present(context.WithoutCancel(ctx), cause)}})
+				if out.message(message{kind: messageNext, payload: last}) == nil {
+					_ = out.message(message{kind: messageComplete}) // a peer that left needs no answer
 				}
 			}
 			return
@@ -151,13 +136,13 @@ type events struct {
 	scratch  []byte
 }
 
-// parcel writes a parcel as an event, with its cursor as id.
-func (e *events) parcel(p parcel) error {
+// message writes a message as an event, with its cursor as id.
+func (e *events) message(p message) error {
 	e.scratch = e.scratch[:0]
 	if p.cursor != "" {
 		e.scratch = append(append(append(e.scratch, "id: "...), strings.ReplaceAll(p.cursor, "\n", "")...), '\n')
 	}
-	if p.kind == parcelComplete {
+	if p.kind == messageComplete {
 		e.scratch = append(e.scratch, "event: complete\ndata: \n\n"...)
 		return e.write(e.scratch)
 	}

@@ -252,15 +252,15 @@ func TestPeersThatReadNothingAreDisconnected(t *testing.T) {
 }
 
 func TestOneLaneDoesNotDelayAnother(t *testing.T) {
-	box := newOutbox()
-	flood, quiet := box.lane("a", 10), box.lane("b", 10)
+	box := newSendQueue()
+	flood, quiet := box.queue("a", 10), box.queue("b", 10)
 	for range 100 {
 		flood.push(Message{Payload: make([]byte, 40<<10)})
 	}
 	quiet.push(Message{Payload: []byte("x")})
 	box.urgent([]byte("pong"))
 	batch := box.take(nil)
-	if len(batch) != 4 || batch[0].lane != nil || batch[1].lane != flood || batch[2].lane != quiet || batch[3].lane != flood {
+	if len(batch) != 4 || batch[0].queue != nil || batch[1].queue != flood || batch[2].queue != quiet || batch[3].queue != flood {
 		t.Errorf("%d in the first batch", len(batch))
 	}
 	for i := range 1000 {
@@ -272,8 +272,8 @@ func TestOneLaneDoesNotDelayAnother(t *testing.T) {
 
 func TestRoomWaitsForProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		box := newOutbox()
-		l := box.lane("1", 10)
+		box := newSendQueue()
+		l := box.queue("1", 10)
 		began := time.Now()
 		l.push(Message{Payload: []byte("0123456789")})
 		go func() {
@@ -291,7 +291,7 @@ func TestRoomWaitsForProgress(t *testing.T) {
 		if err := l.waitForRoom(ctx, time.Minute); err != context.Canceled {
 			t.Errorf("%v", err)
 		}
-		other := box.lane("2", 10)
+		other := box.queue("2", 10)
 		other.push(Message{Payload: []byte("0123456789")})
 		other.drop()
 		if err := other.waitForRoom(t.Context(), time.Minute); err != nil {

@@ -7,14 +7,13 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
-	"github.com/rockpool/rockpool/graph/transport/response"
-	"github.com/rockpool/rockpool/graph/transport/socket"
+	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/runtime"
 )
 
 // A subscriber is a running operation of a WebSocket.
 type subscriber struct {
-	lane   *lane
+	queue  *opQueue
 	cancel context.CancelFunc
 }
 
@@ -24,11 +23,11 @@ func (c *connection) refuseMessage(id string, why error) error {
 	if c.acting == nil || id == "" {
 		return closing{closeTryLater, why.Error()}
 	}
-	return c.subscribe(c.acting, message{ID: &id}, &hold{}, why)
+	return c.subscribe(c.acting, clientMessage{ID: &id}, &reservation{}, why)
 }
 
 // subscribe begins an operation. If failed isn't nil, it responds with that error instead.
-func (c *connection) subscribe(ctx context.Context, m message, h *hold, failed error) error {
+func (c *connection) subscribe(ctx context.Context, m clientMessage, h *reservation, failed error) error {
 	switch {
 	case c.acting == nil:
 		return closing{closeUnauthorized, "Unauthorized"}
@@ -48,7 +47,7 @@ func (c *connection) subscribe(ctx context.Context, m message, h *hold, failed e
 		err = h.Operate()
 	}
 	running, cancel := context.WithCancel(ctx)
-	s := &subscriber{lane: c.out.lane(id, c.Budget), cancel: cancel}
+	s := &subscriber{queue: c.out.queue(id, c.Budget), cancel: cancel}
 	switch there, full := c.remember(id, s); {
 	case there:
 		cancel()
@@ -59,7 +58,7 @@ func (c *connection) subscribe(ctx context.Context, m message, h *hold, failed e
 	if err != nil {
 		cancel()
 		c.forget(id, s)
-		return c.refuseOperation(ctx, s.lane.envelope, err)
+		return c.refuseOperation(ctx, s.queue.envelope, err)
 	}
 	// If a peer starts many operations and reads nothing, nothing more is read from it.
 	select {
@@ -73,11 +72,11 @@ func (c *connection) subscribe(ctx context.Context, m message, h *hold, failed e
 		defer func() { <-c.slots }()
 		defer h.release() // when the answer is written
 		defer cancel()
-		last := c.operate(running, s.lane, params, h)
+		last := c.operate(running, s.queue, params, h)
 		if c.forget(id, s) { // otherwise the client has completed it
-			s.lane.put(last)
+			s.queue.put(last)
 		}
-		s.lane.waitBelow(ctx, 1) // also after a complete: the writer may still have what was dropped
+		s.queue.waitBelow(ctx, 1) // also after a complete: the writer may still have what was dropped
 	})
 	return nil
 }
@@ -88,7 +87,7 @@ func (c *connection) refuseOperation(ctx context.Context, of envelope, err error
 	payload := c.failed(ctx, err).payload
 	text := make([]byte, 0, len(of.err)+len(payload)+1)
 	text = append(append(append(text, of.err...), payload...), '}')
-	c.refusals.put(parcel{kind: parcelRaw, payload: socket.Frame(socket.OpText, text)})
+	c.refusals.put(message{kind: messageRaw, payload: socket.Frame(socket.OpText, text)})
 	c.refusals.waitBelow(ctx, c.Budget)
 	return nil
 }
@@ -98,19 +97,19 @@ func (c *connection) refuseOperation(ctx context.Context, of envelope, err error
 func (c *connection) remember(id string, s *subscriber) (there, full bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, there = c.lanes[id]; !there {
-		full = len(c.lanes) >= c.MaxOperations
-		c.lanes[id] = s
+	if _, there = c.subscribers[id]; !there {
+		full = len(c.subscribers) >= c.MaxOperations
+		c.subscribers[id] = s
 	}
 	return there, full
 }
 
 // operate runs an operation, and returns its last message.
-func (c *connection) operate(ctx context.Context, l *lane, params *graphql.RawParams, h *hold) parcel {
+func (c *connection) operate(ctx context.Context, l *opQueue, params *graphql.RawParams, h *reservation) message {
 	ctx = graphql.StartOperationTrace(ctx)
 	op, refused := c.prepare(ctx, c.exec, params, c.header)
 	if refused != nil {
-		return parcel{kind: parcelError, payload: response.AppendErrors(nil, refused.Errors)}
+		return message{kind: messageError, payload: appendErrors(nil, refused.Errors)}
 	}
 	if op.kind() == ast.Subscription {
 		if err := c.Settings.subscribe(ctx, h); err != nil {
@@ -125,22 +124,22 @@ func (c *connection) operate(ctx context.Context, l *lane, params *graphql.RawPa
 	if err := c.pump(ctx, stream, l, h, op.kind() != ast.Subscription); err != nil {
 		return c.failed(ctx, err)
 	}
-	return parcel{kind: parcelComplete}
+	return message{kind: messageComplete}
 }
 
 // failed returns the last message of a failed operation.
-func (c *connection) failed(ctx context.Context, err error) parcel {
-	return parcel{kind: parcelError, payload: response.AppendErrors(nil, gqlerror.List{c.Present(ctx, err)})}
+func (c *connection) failed(ctx context.Context, err error) message {
+	return message{kind: messageError, payload: appendErrors(nil, gqlerror.List{c.Present(ctx, err)})}
 }
 
 // forget frees the id of s. It reports false if s had no id any longer.
 func (c *connection) forget(id string, s *subscriber) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.lanes[id] != s {
+	if c.subscribers[id] != s {
 		return false
 	}
-	delete(c.lanes, id)
+	delete(c.subscribers, id)
 	return true
 }
 
@@ -148,11 +147,11 @@ func (c *connection) forget(id string, s *subscriber) bool {
 // operation may have ended already.
 func (c *connection) complete(id string) {
 	c.mu.Lock()
-	s := c.lanes[id]
-	delete(c.lanes, id)
+	s := c.subscribers[id]
+	delete(c.subscribers, id)
 	c.mu.Unlock()
 	if s != nil {
 		s.cancel()
-		s.lane.drop()
+		s.queue.drop()
 	}
 }

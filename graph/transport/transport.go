@@ -1,6 +1,6 @@
 // Package transport carries GraphQL operations over HTTP: POST, GET, multipart requests with files,
 // server-sent events in the distinct connections mode of GraphQL over SSE, and WebSockets with the
-// subprotocol graphql-transport-ws. Each is a graphql.Transport. Package peers limits what they use
+// subprotocol graphql-transport-ws. Each is a graphql.Transport. Package clients limits what they use
 // together.
 //
 // They guarantee: A peer can't make the server hold more than a fixed number of bytes, operations
@@ -20,16 +20,14 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
-	"github.com/rockpool/rockpool/graph/transport/arriving"
-	"github.com/rockpool/rockpool/graph/transport/peers"
-	"github.com/rockpool/rockpool/graph/transport/response"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/runtime"
 )
 
 // A Message is one answer of an operation, ready to be sent.
 type Message struct {
 	Payload []byte // a GraphQL response as JSON; it is shared between watchers: don't change it
-	Cursor  string // resume after it; "": it can't be resumed
+	Cursor  string // resume after it; "" if it can't be resumed
 }
 
 // A Stream returns an operation's answers. Use it in one goroutine.
@@ -53,20 +51,20 @@ type Settings struct {
 	Recover func(ctx context.Context, panicked any) error
 	// Admit authenticates a WebSocket by the payload of connection_init. It returns the context in
 	// which the WebSocket acts, or a refusal. If that context ends with UNAUTHENTICATED, the
-	// WebSocket ends. Nil: all are served. For other transports, the request's context has the
+	// WebSocket ends. If it is nil, all are served. For other transports, the request's context has the
 	// caller.
 	Admit func(ctx context.Context, payload map[string]any) (acting context.Context, refusal string)
-	// Subscribing takes a subscription from the caller's quota until done is called. Nil: there is
+	// Subscribing takes a subscription from the caller's quota until done is called. If it is nil, there is
 	// no quota.
 	Subscribing func(ctx context.Context) (done func(), err error)
 	// Operation is called with each operation before it runs: its type ("query", "mutation" or
-	// "subscription") and its name; "": it has none. ctx has the values of its request's context.
-	// Nil: nothing is called.
+	// "subscription") and its name, or "". ctx has the values of its request's context.
+	// If it is nil, nothing is called.
 	Operation func(ctx context.Context, kind, name string)
-	// Peers limits what each peer, and all together, may use. Nil: only the limits of one request
+	// Peers limits what each peer, and all together, may use. If it is nil, only the limits of one request
 	// and one WebSocket apply.
-	Peers *peers.Peers
-	// Fields returns how many fields an operation's answer may have. Nil: they aren't counted.
+	Peers *clients.Limiter
+	// Fields returns how many fields an operation's answer may have. If it is nil, they aren't counted.
 	Fields func(op *graphql.OperationContext) int
 
 	Early         time.Duration // after it, the head of an answer is sent before the answer is complete
@@ -82,7 +80,7 @@ type Settings struct {
 
 // The defaults of Settings.
 const (
-	DefaultMaxBody       = peers.DefaultBody // several times the files of an exercise
+	DefaultMaxBody       = clients.DefaultBody // several times the files of an exercise
 	DefaultMaxOperations = 100
 	DefaultBudget        = 64 << 10
 	DefaultSlowAfter     = 30 * time.Second
@@ -93,7 +91,7 @@ const (
 
 // WithDefaults returns s with the defaults for zero values.
 func (s Settings) WithDefaults() Settings {
-	s.Early = cmp.Or(s.Early, response.DefaultEarly)
+	s.Early = cmp.Or(s.Early, clients.DefaultEarly)
 	s.MaxBody = cmp.Or(s.MaxBody, DefaultMaxBody)
 	s.MaxOperations = cmp.Or(s.MaxOperations, DefaultMaxOperations)
 	s.Budget = cmp.Or(s.Budget, DefaultBudget)
@@ -101,7 +99,7 @@ func (s Settings) WithDefaults() Settings {
 	s.Patience = cmp.Or(s.Patience, DefaultPatience)
 	s.InitTimeout = cmp.Or(s.InitTimeout, DefaultInitTimeout)
 	s.Keepalive = cmp.Or(s.Keepalive, DefaultKeepalive)
-	s.Silence = cmp.Or(s.Silence, arriving.DefaultSilence)
+	s.Silence = cmp.Or(s.Silence, clients.DefaultSilence)
 	return s
 }
 
@@ -131,13 +129,13 @@ func (o operation) kind() ast.Operation { return o.context.Operation.Operation }
 
 // open starts an operation. It returns its stream, and the context for the stream's Next. An error
 // of the source becomes the stream's only answer, as an error of a resolver does.
-func (s Settings) open(ctx context.Context, op operation, h *hold, after string) (context.Context, Stream) {
+func (s Settings) open(ctx context.Context, op operation, h *reservation, after string) (context.Context, Stream) {
 	ctx = h.charging(ctx)
 	if op.kind() == ast.Subscription && s.Source != nil {
 		ctx = graphql.WithOperationContext(ctx, op.context)
 		stream, err := s.Source(ctx, op.context, after)
 		if err != nil {
-			return ctx, &once{Message{Payload: response.Append(nil, &graphql.Response{Errors: gqlerror.List{s.Present(ctx, err)}, Data: []byte("null")})}}
+			return ctx, &once{Message{Payload: Encode(&graphql.Response{Errors: gqlerror.List{s.Present(ctx, err)}, Data: []byte("null")})}}
 		}
 		if stream != nil {
 			return ctx, stream
@@ -151,16 +149,16 @@ func (s Settings) open(ctx context.Context, op operation, h *hold, after string)
 type responses struct {
 	next graphql.ResponseHandler
 	kind ast.Operation
-	h    *hold
+	h    *reservation
 }
 
-// Next implements Stream. The memory of the answer is taken from the hold.
+// Next implements Stream. The memory of the answer is taken from the reservation.
 func (r responses) Next(ctx context.Context) (Message, error) {
 	answered := r.next(ctx)
 	if answered == nil {
 		return Message{}, io.EOF
 	}
-	answer := response.Append(nil, answered)
+	answer := Encode(answered)
 	if r.kind == ast.Subscription {
 		return Message{Payload: answer}, r.h.holdBuffer(answer)
 	}
@@ -184,13 +182,13 @@ func (o *once) Next(context.Context) (Message, error) {
 
 func (*once) Close() {}
 
-// pump moves a stream's answers to a lane. It returns nil at the stream's end, and the operation's
+// pump moves a stream's answers to a queue. It returns nil at the stream's end, and the operation's
 // error otherwise. It waits for room before it requests the next answer, so that streams of states
 // send the newest.
 //
 // once means that there is only one answer: pump then returns before the answer is written. For a
 // subscription it releases one answer's memory before it requests the next.
-func (s Settings) pump(ctx context.Context, stream Stream, lane *lane, h *hold, once bool) (err error) {
+func (s Settings) pump(ctx context.Context, stream Stream, queue *opQueue, h *reservation, once bool) (err error) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
 			err = s.Recover(ctx, panicked)
@@ -202,7 +200,7 @@ func (s Settings) pump(ctx context.Context, stream Stream, lane *lane, h *hold, 
 		if cursor == "" {
 			patience = s.Patience // it couldn't resume
 		}
-		if err := lane.waitForRoom(ctx, patience); err != nil {
+		if err := queue.waitForRoom(ctx, patience); err != nil {
 			if errors.Is(err, errSlow) {
 				return slowConsumer(cursor)
 			}
@@ -224,7 +222,7 @@ func (s Settings) pump(ctx context.Context, stream Stream, lane *lane, h *hold, 
 			}
 		}
 		cursor = message.Cursor
-		lane.push(message)
+		queue.push(message)
 		if once {
 			return nil
 		}
@@ -232,7 +230,7 @@ func (s Settings) pump(ctx context.Context, stream Stream, lane *lane, h *hold, 
 }
 
 // callerEnded returns why an operation ended, if it ended because its caller's token or grant did.
-// The operation's own error would be less clear. Nil: the caller's token or grant is valid.
+// The operation's own error would be less clear. It returns nil if the caller's token or grant is valid.
 func callerEnded(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil

@@ -8,7 +8,7 @@ import (
 
 	"github.com/99designs/gqlgen/graphql"
 
-	"github.com/rockpool/rockpool/graph/transport/arriving"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -37,7 +37,7 @@ func UnmarshalUpload(v any) (Upload, error) {
 // files are the file parts of a multipart request. One is read at a time.
 type files struct {
 	mu     sync.Mutex // guards the fields below; a mutation's fields run one after the other
-	body   *arriving.Body
+	body   *clients.Body
 	parts  *multipart.Reader
 	named  map[string]bool // whether the part of this name has arrived
 	opened map[string]bool

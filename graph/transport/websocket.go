@@ -14,8 +14,8 @@ import (
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/coder/websocket"
 
-	"github.com/rockpool/rockpool/graph/transport/arriving"
-	"github.com/rockpool/rockpool/graph/transport/socket"
+	"github.com/rockpool/rockpool/clients"
+	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -55,7 +55,7 @@ func (t WebSocket) Do(w http.ResponseWriter, r *http.Request, exec graphql.Graph
 			"the WebSocket must ask for the subprotocol %s", Subprotocol))
 		return
 	}
-	c := &connection{Settings: t.Settings, exec: exec, header: r.Header, out: newOutbox(), lanes: map[string]*subscriber{}, inits: make(chan struct{}),
+	c := &connection{Settings: t.Settings, exec: exec, header: r.Header, out: newSendQueue(), subscribers: map[string]*subscriber{}, inits: make(chan struct{}),
 		slots: make(chan struct{}, 2*t.MaxOperations)}
 	hijack := &socket.Hijacker{ResponseWriter: w, Patience: t.Patience}
 	ws, err := websocket.Accept(hijack, r, &websocket.AcceptOptions{
@@ -73,7 +73,7 @@ func (t WebSocket) Do(w http.ResponseWriter, r *http.Request, exec graphql.Graph
 	}
 	ws.SetReadLimit(initLimit)
 	c.ws, c.conn = ws, hijack.Conn
-	c.refusals = c.out.lane("", c.Budget)
+	c.refusals = c.out.queue("", c.Budget)
 	defer c.Peers.Keep(r.Context())()
 	c.serve(r.Context())
 }
@@ -98,17 +98,17 @@ type connection struct {
 	header  http.Header
 	ws      *websocket.Conn
 	conn    *socket.Conn
-	out     *outbox
+	out     *sendQueue
 	running sync.WaitGroup  // operations, which the reader starts
 	inits   chan struct{}   // closed by connection_init
 	acting  context.Context // the reader's: the context of operations; nil before the acknowledgement
 	slots   chan struct{}   // one for each operation that isn't wholly written
 
 	end      context.CancelCauseFunc // ends the connection
-	refusals *lane                   // of operations that didn't begin
+	refusals *opQueue                // of operations that didn't begin
 
-	mu    sync.Mutex // guards lanes
-	lanes map[string]*subscriber
+	mu          sync.Mutex // guards subscribers
+	subscribers map[string]*subscriber
 }
 
 // A closing is the reason why a connection ends, with the close frame's code.
@@ -167,7 +167,7 @@ func (c *connection) sendClose(cause error, read <-chan struct{}) {
 func (c *connection) read(ctx context.Context, end context.CancelCauseFunc) error {
 	reading := context.WithoutCancel(ctx) // otherwise the library would close immediately
 	left := closing{code: closeAbnormally, reason: "the peer left"}
-	late := time.AfterFunc(arriving.MaxTime, func() { end(left) }) // runs while a message arrives
+	late := time.AfterFunc(clients.MaxBodyTime, func() { end(left) }) // runs while a message arrives
 	defer late.Stop()
 	for {
 		late.Stop()
@@ -182,8 +182,8 @@ func (c *connection) read(ctx context.Context, end context.CancelCauseFunc) erro
 			}
 			continue
 		}
-		h := c.holdOf(c.operating(ctx))
-		late.Reset(arriving.MaxTime)
+		h := c.reserve(c.operating(ctx))
+		late.Reset(clients.MaxBodyTime)
 		text, err := h.Read(reader, -1, 2*c.MaxBody) // the library ends it at MaxBody, with the reason
 		refused := runtime.CodeOf(err) == runtime.CodeQuotaExceeded
 		switch {
@@ -208,14 +208,14 @@ func (c *connection) read(ctx context.Context, end context.CancelCauseFunc) erro
 	}
 }
 
-// A message is one of the subprotocol's messages.
-type message struct {
+// A clientMessage is one of the subprotocol's messages.
+type clientMessage struct {
 	ID      *string         `json:"id"`
 	Type    string          `json:"type"`
 	Payload json.RawMessage `json:"payload"`
 }
 
-// idOf returns the id in the beginning of a message; "": the beginning has none.
+// idOf returns the id in the beginning of a message, or "".
 func idOf(begun []byte) string {
 	tokens := json.NewDecoder(bytes.NewReader(begun[:min(len(begun), freeBody)]))
 	if start, err := tokens.Token(); err != nil || start != json.Delim('{') {
@@ -237,12 +237,12 @@ func idOf(begun []byte) string {
 }
 
 // handle processes a message. Afterwards h isn't used.
-func (c *connection) handle(ctx context.Context, text []byte, h *hold) error {
+func (c *connection) handle(ctx context.Context, text []byte, h *reservation) error {
 	defer h.release()
 	if ctx.Err() != nil {
 		return nil
 	}
-	var m message
+	var m clientMessage
 	if err := h.Turn(ctx, len(text), func() error { return decode(text, &m) }); err != nil {
 		return closing{closeBadRequest, "invalid message: " + err.Error()}
 	}
@@ -274,7 +274,7 @@ func (c *connection) operating(ctx context.Context) context.Context {
 }
 
 // init processes connection_init: it authenticates the WebSocket, and acknowledges.
-func (c *connection) init(ctx context.Context, m message, h *hold) error {
+func (c *connection) init(ctx context.Context, m clientMessage, h *reservation) error {
 	if c.acting != nil {
 		return closing{closeTooManyInits, "Too many initialisation requests"}
 	}
@@ -316,7 +316,7 @@ func (c *connection) keep(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	var asked time.Time // zero: no ping since the last read
+	var asked time.Time // the zero time means no ping since the last read
 	for {
 		quiet := c.conn.Quiet()
 		// The peer has sent something since the ping.

@@ -126,7 +126,7 @@ func TestSecretsDoNotAppear(t *testing.T) {
 		if err := l.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		rows, _, err := s.Audit(t.Context(), Filter{}, 9, "", free)
+		rows, _, err := s.Audit(t.Context(), Filter{}, 9, "")
 		if err != nil || len(rows) != 2 {
 			t.Fatal(rows, err)
 		}

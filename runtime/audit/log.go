@@ -42,7 +42,7 @@ const (
 type Store interface {
 	// AppendAudit may be repeated with the same rows. It returns when ctx ends.
 	AppendAudit(ctx context.Context, rows []store.AuditRow) error
-	Audit(ctx context.Context, q store.AuditFilter, first int, after string, charge func(bytes int) error) ([]store.AuditRow, bool, error)
+	Audit(ctx context.Context, q store.AuditFilter, first int, after string) ([]store.AuditRow, bool, error)
 	DeleteAudit(ctx context.Context, before time.Time, most int) (deleted int, err error)
 }
 
@@ -223,9 +223,8 @@ type Page struct {
 
 // Entries returns a page of at most first entries after an id, oldest first or, with NewestFirst,
 // newest first. It waits up to flushWithin for entries that aren't stored yet, and then counts them
-// in Page.Waiting. It calls charge with the size of each entry in bytes. An error of charge ends
-// the page, and is returned only if the page is empty.
-func (l *Log) Entries(ctx context.Context, q Filter, first int, after string, charge func(bytes int) error) (Page, error) {
+// in Page.Waiting. A page may have fewer entries; see [store.Store.Audit].
+func (l *Log) Entries(ctx context.Context, q Filter, first int, after string) (Page, error) {
 	var page Page
 	flushing, cancel := context.WithTimeout(ctx, flushWithin)
 	defer cancel()
@@ -242,7 +241,7 @@ func (l *Log) Entries(ctx context.Context, q Filter, first int, after string, ch
 		l.mu.Unlock()
 	}
 	q.Actor, q.Action, q.Object = cleanID(q.Actor), cleanWord(q.Action), cleanID(q.Object) // as they are stored
-	rows, more, err := l.config.Store.Audit(ctx, q, first, after, charge)
+	rows, more, err := l.config.Store.Audit(ctx, q, first, after)
 	if err != nil {
 		return Page{}, err
 	}

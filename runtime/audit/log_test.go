@@ -59,7 +59,7 @@ func (m *memory) AppendAudit(ctx context.Context, rows []store.AuditRow) error {
 	return nil
 }
 
-func (m *memory) Audit(context.Context, store.AuditFilter, int, string, func(int) error) ([]store.AuditRow, bool, error) {
+func (m *memory) Audit(context.Context, store.AuditFilter, int, string) ([]store.AuditRow, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.rows), false, nil
@@ -112,8 +112,6 @@ func start(t *testing.T, l *Log) (stop func() error) {
 	return stop
 }
 
-func free(int) error { return nil }
-
 var full = Entry{
 	Tenant: "a", Actor: Actor{Token, "0199c1f2-0000-7000-8000-000000000001", "CI of <team> \"a\""}, Role: "CLIENT", Action: "claimRunner",
 	ObjectKind: "RUNNER", ObjectID: "0199c1f2-0000-7000-8000-000000000002", Address: netip.MustParseAddr("192.0.2.1"), Outcome: OK,
@@ -139,7 +137,7 @@ func TestEntriesAreRestored(t *testing.T) {
 	if err := l.Flush(t.Context()); err != nil { // for which Entries waits no longer than two seconds
 		t.Fatal(err)
 	}
-	page, err := l.Entries(t.Context(), Filter{From: before, To: time.Now().Add(time.Second)}, 9, "", free)
+	page, err := l.Entries(t.Context(), Filter{From: before, To: time.Now().Add(time.Second)}, 9, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,11 +155,11 @@ func TestEntriesAreRestored(t *testing.T) {
 	for name, q := range map[string]Filter{
 		"actor": {Actor: full.Actor.ID}, "action": {Action: "claimRunner"}, "object": {Object: full.ObjectID}, "tenant": {Tenant: &full.Tenant}, "all": {To: page.Entries[1].At.Add(-time.Hour)},
 	} {
-		if page, err := l.Entries(t.Context(), q, 9, "", free); err != nil || len(page.Entries) != map[bool]int{true: 0, false: 1}[name == "all"] {
+		if page, err := l.Entries(t.Context(), q, 9, ""); err != nil || len(page.Entries) != map[bool]int{true: 0, false: 1}[name == "all"] {
 			t.Error(name, page, err)
 		}
 	}
-	if page, err := l.Entries(t.Context(), Filter{Actor: "ANONYMOUS"}, 9, "", free); err != nil || len(page.Entries) != 1 {
+	if page, err := l.Entries(t.Context(), Filter{Actor: "ANONYMOUS"}, 9, ""); err != nil || len(page.Entries) != 1 {
 		t.Error(page, err)
 	}
 	digest := "0123456789abcdef0123456789abcdef"
@@ -169,7 +167,7 @@ func TestEntriesAreRestored(t *testing.T) {
 	if err := l.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if page, err := l.Entries(t.Context(), Filter{Object: digest}, 9, "", free); err != nil || len(page.Entries) != 1 || page.Entries[0].ObjectID == digest {
+	if page, err := l.Entries(t.Context(), Filter{Object: digest}, 9, ""); err != nil || len(page.Entries) != 1 || page.Entries[0].ObjectID == digest {
 		t.Error("an id that looks like a secret:", page, err)
 	}
 	if err := stop(); err != nil {
@@ -192,7 +190,7 @@ func TestDamagedEntriesAreShown(t *testing.T) {
 	m := &memory{rows: []store.AuditRow{{ID: "id", At: at, Tenant: "a", Actor: "b", Action: "c", Object: "d", Value: []byte("{")}}}
 	l := newLog(t, Config{Store: m})
 	start(t, l)
-	page, err := l.Entries(t.Context(), Filter{}, 1, "", free)
+	page, err := l.Entries(t.Context(), Filter{}, 1, "")
 	want := Entry{ID: "id", At: at, Tenant: "a", Actor: Actor{Unknown, "b", ""}, Action: "c", ObjectID: "d", Outcome: Unreadable}
 	if diff := cmp.Diff([]Entry{want}, page.Entries, cmp.AllowUnexported(Detail{}), cmpopts.EquateComparable(netip.Addr{})); err != nil || diff != "" {
 		t.Error(err, diff)
@@ -337,16 +335,16 @@ func TestStalledStore(t *testing.T) {
 		first := time.Now()
 		l.Append(Entry{Action: "a"})
 		began := time.Now()
-		if page, err := l.Entries(t.Context(), Filter{}, 9, "", free); err != nil || page.Waiting != 1 || time.Since(began) != flushWithin {
+		if page, err := l.Entries(t.Context(), Filter{}, 9, ""); err != nil || page.Waiting != 1 || time.Since(began) != flushWithin {
 			t.Errorf("a query returned %+v and %v after %v", page, err, time.Since(began))
 		}
 		other := runtime.TenantID("other")
-		if page, err := l.Entries(t.Context(), Filter{Tenant: &other}, 9, "", free); err != nil || page.Waiting != 0 {
+		if page, err := l.Entries(t.Context(), Filter{Tenant: &other}, 9, ""); err != nil || page.Waiting != 0 {
 			t.Errorf("another tenant's query returned %+v and %v", page, err)
 		}
 		gone, cancel := context.WithTimeout(t.Context(), time.Second/2) // before the attempt fails, 5 s after its beginning
 		defer cancel()
-		if _, err := l.Entries(gone, Filter{}, 9, "", free); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := l.Entries(gone, Filter{}, 9, ""); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error("a query whose caller left:", err)
 		}
 		time.Sleep(attemptWithin)
@@ -422,7 +420,7 @@ func TestFailingStoreIsRetried(t *testing.T) {
 			t.Error(err)
 		}
 		go func() {
-			page, err := l.Entries(t.Context(), Filter{}, 9, "", free)
+			page, err := l.Entries(t.Context(), Filter{}, 9, "")
 			if page.Waiting != 2 || len(page.Entries) != 0 {
 				t.Errorf("%+v", page)
 			}

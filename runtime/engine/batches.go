@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -399,9 +400,14 @@ func (e *Engine) recallBatches(ctx context.Context) ([]*batch.Leader, error) {
 	}
 	var leaders []*batch.Leader
 	for _, u := range left {
-		known, err := e.store.BatchExecutions(ctx, u.Batch.ID, runtime.BuildCase, u.Batch.CaseCount, func(int) error { return nil })
-		if err != nil {
-			return nil, err
+		known := map[int]runtime.Execution{}
+		for from := runtime.BuildCase; from < u.Batch.CaseCount; { // each page has a part of them
+			page, until, err := e.store.BatchExecutions(ctx, u.Batch, from, u.Batch.CaseCount)
+			if err != nil {
+				return nil, err
+			}
+			maps.Copy(known, page)
+			from = until
 		}
 		u.Batch.QueuedAt = e.clock.Anchor(u.Batch.QueuedAt)
 		l := e.batches.host.New(u.Batch, "")
@@ -442,10 +448,10 @@ func (e *Engine) Batches(ctx context.Context, filter BatchFilter, first int, aft
 	return all, total, err
 }
 
-// BatchCases returns the cases first to end-1 of a batch. It calls charge with the size of each
-// record in bytes, and returns charge's error.
-func (e *Engine) BatchCases(ctx context.Context, b runtime.Batch, first, end int, charge func(bytes int) error) ([]runtime.Case, error) {
-	executions, err := e.batchExecutions(ctx, b.ID, first, end, charge)
+// BatchCases returns cases of a batch from first up to end. It returns fewer if their executions
+// would be too large for a page, but at least one.
+func (e *Engine) BatchCases(ctx context.Context, b runtime.Batch, first, end int) ([]runtime.Case, error) {
+	executions, end, err := e.batchExecutions(ctx, b, first, end)
 	if err != nil {
 		return nil, err
 	}
@@ -462,8 +468,8 @@ func (e *Engine) BatchCases(ctx context.Context, b runtime.Batch, first, end int
 }
 
 // BatchBuild returns the build of a batch; nil: it has none, or retention removed it.
-func (e *Engine) BatchBuild(ctx context.Context, id runtime.BatchID, charge func(bytes int) error) (*runtime.Execution, error) {
-	executions, err := e.batchExecutions(ctx, id, runtime.BuildCase, 0, charge)
+func (e *Engine) BatchBuild(ctx context.Context, b runtime.Batch) (*runtime.Execution, error) {
+	executions, _, err := e.batchExecutions(ctx, b, runtime.BuildCase, 0)
 	x, known := executions[runtime.BuildCase]
 	if err != nil || !known {
 		return nil, err
@@ -471,16 +477,16 @@ func (e *Engine) BatchBuild(ctx context.Context, id runtime.BatchID, charge func
 	return &x, nil
 }
 
-// batchExecutions returns the executions of a batch from first up to end by their number. Those
-// that haven't ended are taken from their sessions.
-func (e *Engine) batchExecutions(ctx context.Context, id runtime.BatchID, first, end int, charge func(bytes int) error) (map[int]runtime.Execution, error) {
-	executions, err := e.store.BatchExecutions(ctx, id, first, end, charge)
+// batchExecutions is [store.Store.BatchExecutions]. Executions that haven't ended are taken from
+// their sessions.
+func (e *Engine) batchExecutions(ctx context.Context, b runtime.Batch, first, end int) (_ map[int]runtime.Execution, until int, err error) {
+	executions, until, err := e.store.BatchExecutions(ctx, b, first, end)
 	for number, x := range executions {
 		if s := e.sessions.get(x.ID); s != nil {
 			executions[number] = s.Execution() // newer than what is stored
 		}
 	}
-	return executions, err
+	return executions, until, err
 }
 
 // CancelBatch cancels the running execution of a batch and skips the rest. It returns when the batch

@@ -33,7 +33,7 @@ func (b *bed) awaitBatch(t testing.TB, id runtime.BatchID) (ended runtime.Batch)
 // cases describes a batch's cases: state, exit status and output.
 func (b *bed) cases(t testing.TB, of runtime.Batch) (words []string) {
 	t.Helper()
-	all, err := b.BatchCases(t.Context(), of, 0, of.CaseCount, unbounded)
+	all, err := b.BatchCases(t.Context(), of, 0, of.CaseCount)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,11 +104,11 @@ func TestBatchBuildsAndRunsEachCase(t *testing.T) {
 	if got, want := b.cases(t, ended), []string{`PASSED EXITED 0 ""`, `FAILED EXITED 3 ""`, `PASSED EXITED 0 ""`}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	cases, err := b.BatchCases(t.Context(), ended, 1, 2, unbounded)
+	cases, err := b.BatchCases(t.Context(), ended, 1, 2)
 	if err != nil || len(cases) != 1 || cases[0].Index != 1 || cases[0].Execution.TimeLimit.Seconds() != 7 || !slices.Equal(cases[0].Execution.Command, []string{"exit", "3"}) {
 		t.Errorf("%+v, %v", cases, err)
 	}
-	build, err := b.BatchBuild(t.Context(), ended.ID, unbounded)
+	build, err := b.BatchBuild(t.Context(), ended)
 	if err != nil || build.ID != first.ID || !build.Passed() {
 		t.Errorf("%+v, %v", build, err)
 	}
@@ -151,7 +151,7 @@ func TestWrongOutputFailsTheCase(t *testing.T) {
 		if stop {
 			continue
 		}
-		cases, err := b.BatchCases(t.Context(), ended, 0, 9, unbounded)
+		cases, err := b.BatchCases(t.Context(), ended, 0, 9)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -242,7 +242,7 @@ func TestBatchOutcomes(t *testing.T) {
 			if test.meddle != nil {
 				wait.For(t, "the second case runs", func() bool {
 					now, err := b.Batch(t.Context(), started.ID)
-					cases, err2 := b.BatchCases(t.Context(), now, 1, 2, unbounded)
+					cases, err2 := b.BatchCases(t.Context(), now, 1, 2)
 					return err == nil && err2 == nil && cases[0].Execution != nil && cases[0].Execution.State == runtime.ExecutionRunning
 				})
 				test.meddle(t, started.ID, r.ID)
@@ -272,7 +272,7 @@ func TestRunOfABatch(t *testing.T) {
 		if got, want := b.cases(t, ended), []string{`PASSED EXITED 0 "one"`, `PASSED EXITED 0 "two"`, `PASSED EXITED 0 ""`}; !slices.Equal(got, want) {
 			t.Errorf("fresh %v: %q, want %q", fresh, got, want)
 		}
-		cases, err := b.BatchCases(t.Context(), ended, 0, 3, unbounded)
+		cases, err := b.BatchCases(t.Context(), ended, 0, 3)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -429,7 +429,7 @@ func TestKilledServersLoseNoCase(t *testing.T) {
 				t.Errorf("%q, want %q", got, want)
 			}
 		}
-		all, err := b.BatchCases(t.Context(), ended, 0, cases, unbounded)
+		all, err := b.BatchCases(t.Context(), ended, 0, cases)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -442,7 +442,7 @@ func TestKilledServersLoseNoCase(t *testing.T) {
 			wait.For(t, "the runner is removed", func() bool { _, there := b.Runner(c.Execution.RunnerID); return !there })
 		}
 	}
-	page, err := b.Executions(t.Context(), ExecutionFilter{}, 1, "", unbounded)
+	page, err := b.Executions(t.Context(), ExecutionFilter{}, 1, "")
 	if err != nil || page.Total != 2*cases {
 		t.Errorf("%d executions, want %d: %v", page.Total, 2*cases, err)
 	}
@@ -523,4 +523,46 @@ func TestRunsHaveAWorkingDirectory(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestLargeCasesAreOnSeveralPages: a starting server reads all of them.
+func TestLargeCasesAreOnSeveralPages(t *testing.T) {
+	const cases = 5
+	b := newBed(t)
+	b.environment(t, "a", 1)
+	of, large := BatchInput{}, slices.Repeat([]string{strings.Repeat("x", 125_000)}, 8) // 1 MB: two on a page
+	for range cases - 1 {
+		of.Cases = append(of.Cases, CaseInput{Args: append([]string{"0"}, large...)})
+	}
+	of.Cases = append(of.Cases, CaseInput{Args: []string{"600"}})
+	made, _, err := b.RunBatch(t.Context(), RunInput{EnvironmentID: "a", Command: []string{"sleep"}, WaitFor: ptr(patient)}, of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := func() int {
+		state, _ := b.batches.get(made.ID).State()
+		return len(state.Executions)
+	}
+	wait.For(t, "the last case runs", func() bool { return begun() == cases })
+	read, pages := 0, 0
+	for ; read < cases; pages++ {
+		page, err := b.BatchCases(t.Context(), made, read, cases)
+		if err != nil || len(page) == 0 || page[0].Index != read || slices.ContainsFunc(page, func(c runtime.Case) bool { return c.Execution == nil }) {
+			t.Fatalf("the page from case %d: %d cases, %v", read, len(page), err)
+		}
+		read += len(page)
+	}
+	if pages != 2 {
+		t.Errorf("got %d pages, want 2", pages)
+	}
+	b.stop()
+	b.start(t)
+	wait.For(t, "the batch is known again", func() bool { return b.batches.get(made.ID) != nil })
+	if got := begun(); got != cases {
+		t.Errorf("after a restart %d executions are known, want %d", got, cases)
+	}
+	if _, err := b.CancelBatch(t.Context(), made.ID); err != nil {
+		t.Error(err)
+	}
+	b.awaitBatch(t, made.ID)
 }

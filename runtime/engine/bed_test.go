@@ -40,11 +40,6 @@ type bed struct {
 // patient is the WaitFor of a claim that must not end without a runner, in seconds.
 const patient = int(wait.Limit / time.Second)
 
-// free charges nothing for output.
-func free([]byte) error { return nil }
-
-func unbounded(int) error { return nil }
-
 func newBed(t testing.TB) *bed {
 	t.Helper()
 	b := &bed{fake: clustertest.NewFake(), dir: t.TempDir()}
@@ -177,3 +172,14 @@ func wantCode(t testing.TB, err error, code runtime.Code, field string) {
 // seesEnvironment is that of a caller that sees everything.
 func seesEnvironment(runtime.Environment) bool { return true }
 func seesRunner(runtime.Runner) bool           { return true }
+
+// output returns a page of an execution's output, with the cursor after it, and whether that is the end.
+func (b *bed) output(id runtime.ExecutionID, after string, maxBytes int) (chunks []events.Event, next string, end bool, err error) {
+	page, err := b.Output(context.Background(), id, after, maxBytes)
+	if err != nil {
+		return nil, "", false, err
+	}
+	defer page.Close()
+	chunks, err = page.All()
+	return chunks, page.Cursor(), page.End(), err
+}

@@ -303,7 +303,7 @@ func TestLateAndResumedSubscribersGetAllEvents(t *testing.T) {
 	}
 	pages, after := 0, ""
 	for got := 0; ; pages++ {
-		chunks, next, end, err := b.Output(t.Context(), x.ID, after, 256<<10, free)
+		chunks, next, end, err := b.output(x.ID, after, 256<<10)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -321,17 +321,19 @@ func TestLateAndResumedSubscribersGetAllEvents(t *testing.T) {
 	if pages < 10 {
 		t.Errorf("%d pages of 256 KiB", pages)
 	}
-	full, memory := errors.New("full"), []error{nil} // for one event
-	once := func([]byte) (err error) {
-		err, memory = memory[0], []error{full}
-		return err
+	page, err := b.Output(t.Context(), x.ID, "", 1<<20)
+	if err != nil {
+		t.Fatal(err)
 	}
-	short, next, end, err := b.Output(t.Context(), x.ID, "", 1<<20, once)
-	if err != nil || end || len(short) != 1 || next != short[0].Cursor {
-		t.Errorf("with memory for one event: %d events, end %t, %v", len(short), end, err)
+	defer page.Close()
+	one, err := page.Next()
+	if err != nil || page.End() || page.Cursor() != one.Cursor {
+		t.Errorf("a page of which one event was taken: cursor %s, want %s; end %t, %v", page.Cursor(), one.Cursor, page.End(), err)
 	}
-	if _, _, _, err := b.Output(t.Context(), x.ID, next, 1<<20, once); !errors.Is(err, full) {
-		t.Errorf("with memory for none: %v", err)
+	two, err := page.Next()
+	rest, _, _, err2 := b.output(x.ID, one.Cursor, 1<<20)
+	if err != nil || err2 != nil || len(rest) == 0 || rest[0].Cursor != two.Cursor {
+		t.Errorf("the page after it begins elsewhere: %v, %v", err, err2)
 	}
 }
 
@@ -398,7 +400,7 @@ func TestInvalidInputIsRefused(t *testing.T) {
 			}
 		})
 	}
-	if page, err := b.Executions(t.Context(), ExecutionFilter{RunnerID: r.ID}, 10, "", unbounded); err != nil || page.Total != 0 {
+	if page, err := b.Executions(t.Context(), ExecutionFilter{RunnerID: r.ID}, 10, ""); err != nil || page.Total != 0 {
 		t.Errorf("refused starts left %d executions, %v", page.Total, err)
 	}
 	_, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "none"})
@@ -419,7 +421,7 @@ func TestInvalidInputIsRefused(t *testing.T) {
 	wantCode(t, err, runtime.CodeFileError, "")
 	_, err = b.Execute(t.Context(), RunInput{EnvironmentID: "a", Command: []string{"true"}, Files: []runtime.FileWrite{{Path: ""}}})
 	wantCode(t, err, runtime.CodeInvalidInput, "files.0.path")
-	_, _, _, err = b.Output(t.Context(), "none", "", 1, free)
+	_, _, _, err = b.output("none", "", 1)
 	wantCode(t, err, runtime.CodeExecutionNotFound, "")
 	_, err = b.Cancel(t.Context(), "none")
 	wantCode(t, err, runtime.CodeExecutionNotFound, "")

@@ -209,12 +209,12 @@ func (e *Engine) Execution(ctx context.Context, id runtime.ExecutionID, wait tim
 }
 
 // Executions returns a page of the executions after an id, oldest or newest first, with the number of
-// all that match. It calls charge with the size of each record in bytes, and returns charge's error.
-func (e *Engine) Executions(ctx context.Context, filter ExecutionFilter, first int, after runtime.ExecutionID, charge func(bytes int) error) (store.ExecutionPage, error) {
+// all that match. A page may have fewer than first; see [store.Store.Executions].
+func (e *Engine) Executions(ctx context.Context, filter ExecutionFilter, first int, after runtime.ExecutionID) (store.ExecutionPage, error) {
 	if err := validateSearch(filter); err != nil {
 		return store.ExecutionPage{}, err
 	}
-	page, err := e.store.Executions(ctx, filter, first, after, charge)
+	page, err := e.store.Executions(ctx, filter, first, after)
 	for i, x := range page.Executions {
 		if s := e.sessions.get(x.ID); s != nil {
 			page.Executions[i] = s.Execution() // newer than what is stored

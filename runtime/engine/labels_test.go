@@ -20,7 +20,7 @@ func labels(pairs ...string) (all []runtime.Label) {
 // found returns the executions that a search finds, oldest first.
 func (b *bed) found(t *testing.T, filter ExecutionFilter) []runtime.Execution {
 	t.Helper()
-	page, err := b.Executions(t.Context(), filter, 100, "", unbounded)
+	page, err := b.Executions(t.Context(), filter, 100, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestLabelsOfAnExecutionAreBounded(t *testing.T) {
 	if x, err := b.Start(t.Context(), one); err != nil || len(x.Labels) != runtime.MaxLabels {
 		t.Error(x.Labels, err)
 	}
-	if _, err := b.Executions(t.Context(), ExecutionFilter{Command: strings.Repeat("x", 257)}, 1, "", unbounded); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(err.Error(), "command: must be at most 256 bytes") {
+	if _, err := b.Executions(t.Context(), ExecutionFilter{Command: strings.Repeat("x", 257)}, 1, ""); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(err.Error(), "command: must be at most 256 bytes") {
 		t.Error(err)
 	}
 }

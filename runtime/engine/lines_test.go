@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -23,7 +22,7 @@ func TestLines(t *testing.T) {
 		if q.MaxLines == 0 {
 			q.MaxLines = 10
 		}
-		page, err := b.Lines(t.Context(), x.ID, q, free)
+		page, err := b.Lines(t.Context(), x.ID, q)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,17 +67,6 @@ func TestLines(t *testing.T) {
 		b.start(t)
 	}
 
-	full, memory := errors.New("full"), []error{nil} // for one line
-	once := func([]byte) (err error) {
-		err, memory = memory[0], []error{full}
-		return err
-	}
-	if short, err := b.Lines(t.Context(), x.ID, LineQuery{MaxLines: 10}, once); err != nil || len(short.Lines) != 1 || short.Next != 2 || !short.More {
-		t.Errorf("with memory for one line: %+v, %v", short, err)
-	}
-	if _, err := b.Lines(t.Context(), x.ID, LineQuery{MaxLines: 10}, once); !errors.Is(err, full) {
-		t.Errorf("with memory for none: %v", err)
-	}
 	for field, q := range map[string]LineQuery{
 		"last":       {MaxLines: 1, Last: true, From: ptr(int64(1))},
 		"maxLines":   {MaxLines: 1001},
@@ -86,11 +74,11 @@ func TestLines(t *testing.T) {
 		"skip":       {MaxLines: 1, From: ptr(int64(1)), Skip: ptr(int64(1))},
 		"containing": {MaxLines: 1, Containing: ptr("")},
 	} {
-		_, err := b.Lines(t.Context(), x.ID, q, free)
+		_, err := b.Lines(t.Context(), x.ID, q)
 		wantCode(t, err, runtime.CodeInvalidInput, field)
 	}
-	_, err = b.Lines(t.Context(), x.ID, LineQuery{MaxLines: 1, Skip: ptr(int64(-1))}, free)
+	_, err = b.Lines(t.Context(), x.ID, LineQuery{MaxLines: 1, Skip: ptr(int64(-1))})
 	wantCode(t, err, runtime.CodeInvalidInput, "skip")
-	_, err = b.Lines(t.Context(), "none", LineQuery{MaxLines: 1}, free)
+	_, err = b.Lines(t.Context(), "none", LineQuery{MaxLines: 1})
 	wantCode(t, err, runtime.CodeExecutionNotFound, "")
 }

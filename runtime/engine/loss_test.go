@@ -55,7 +55,7 @@ func TestLossCausesOfDamagedLogs(t *testing.T) {
 			b := newBed(t)
 			b.environment(t, "a", 1)
 			x := b.run(t, b.claim(t, "a").ID, "zeros", "100000")
-			if page, err := b.Lines(t.Context(), x.ID, LineQuery{MaxLines: 10}, free); err != nil || len(page.Lines) != 1 || !page.Lines[0].Truncated {
+			if page, err := b.Lines(t.Context(), x.ID, LineQuery{MaxLines: 10}); err != nil || len(page.Lines) != 1 || !page.Lines[0].Truncated {
 				t.Error(page, err)
 			}
 			if err := test.change(b.logs.Path(x.ID)); err != nil {
@@ -66,7 +66,7 @@ func TestLossCausesOfDamagedLogs(t *testing.T) {
 				if test.want == "" && len(causes) > 0 || test.want != "" && (!slices.Equal(causes, []runtime.LossCause{test.want}) || lost == 0) {
 					t.Errorf("%d bytes are lost because of %q", lost, causes)
 				}
-				page, err := b.Lines(t.Context(), x.ID, LineQuery{MaxLines: 10}, free)
+				page, err := b.Lines(t.Context(), x.ID, LineQuery{MaxLines: 10})
 				if last := page.Lines[len(page.Lines)-1]; err != nil || last.Cause != test.want || last.Lost != lost || page.Next != 0 {
 					t.Errorf("the last line has %d lost bytes because of %q, %v", last.Lost, last.Cause, err)
 				}

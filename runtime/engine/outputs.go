@@ -52,56 +52,20 @@ func (e *Engine) BatchEvents(ctx context.Context, id runtime.BatchID, after stri
 	return batch.Open(source, after)
 }
 
-// Bounds of a page of output.
-const (
-	maxPageBytes = 16 << 20 // of data, for maxBytes
-	maxChunks    = 4096     // events in a page
-	chunkBytes   = 100      // charge for each chunk in addition to its data, since programs may print tiny ones
-)
+// maxPageBytes bounds the data of a page of output.
+const maxPageBytes = 16 << 20
 
-// Output returns the events of output, and of its loss, that exist after a cursor. They have about
-// maxBytes in total. There are at most 4096 of them, and at least one if any exists. Next is the
-// cursor after them. end says that the execution has ended and this is its last output. It calls
-// charge with the data of each output event. An error of charge ends the page, and is returned only
-// if the page is empty.
-func (e *Engine) Output(ctx context.Context, id runtime.ExecutionID, after string, maxBytes int, charge func(data []byte) error) (chunks []events.Event, next string, end bool, err error) {
+// Output opens a page of the output that exists after a cursor, of about maxBytes; see
+// [events.Page]. Close it.
+func (e *Engine) Output(ctx context.Context, id runtime.ExecutionID, after string, maxBytes int) (*events.Page, error) {
 	if err := runtime.Between("maxBytes", int64(maxBytes), 1, maxPageBytes, "bytes"); err != nil {
-		return nil, "", false, err
+		return nil, err
 	}
 	r, err := e.Events(ctx, id, after)
 	if err != nil {
-		return nil, "", false, err
+		return nil, err
 	}
-	defer r.Close()
-	next = r.At()
-	for size := 0; ; {
-		event, err := r.TryNext()
-		switch {
-		case errors.Is(err, events.ErrWait):
-			return chunks, next, false, nil
-		case err != nil:
-			return nil, "", false, err
-		case event.Kind == events.Finished:
-			return chunks, event.Cursor, true, nil
-		case event.Kind == events.Output:
-			if size += len(event.Data) + chunkBytes; len(chunks) == maxChunks || size > maxBytes+chunkBytes && len(chunks) > 0 {
-				return chunks, next, false, nil
-			}
-			if err := charge(event.Data); err != nil {
-				if len(chunks) > 0 {
-					return chunks, next, false, nil
-				}
-				return nil, "", false, err
-			}
-			chunks = append(chunks, event)
-		case event.Kind == events.Lost:
-			if len(chunks) == maxChunks {
-				return chunks, next, false, nil
-			}
-			chunks = append(chunks, event)
-		}
-		next = event.Cursor
-	}
+	return events.NewPage(r, maxBytes), nil
 }
 
 // A Record is a piece of output that Output.Next returns.

@@ -119,7 +119,7 @@ func TestExecutionUnknownToItsAgentIsLost(t *testing.T) {
 	c.agent.Store(nil)
 	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", "100000", "1000"}})
 	wait.For(t, "it prints", func() bool {
-		chunks, _, _, err := b.Output(t.Context(), x.ID, "", 1<<20, free)
+		chunks, _, _, err := b.output(x.ID, "", 1<<20)
 		printed := 0
 		for _, c := range chunks {
 			printed += len(c.Data)
@@ -397,7 +397,7 @@ func TestRestoreWaitsForNoAgent(t *testing.T) {
 	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", "2", "0", "1"}, Stdin: true})
 	output, all := "", []events.Event(nil)
 	wait.For(t, "it prints", func() bool {
-		chunks, _, _, err := b.Output(t.Context(), x.ID, "", 1<<20, free)
+		chunks, _, _, err := b.output(x.ID, "", 1<<20)
 		all = chunks
 		return err == nil && len(chunks) > 0
 	})
@@ -417,7 +417,7 @@ func TestRestoreWaitsForNoAgent(t *testing.T) {
 	if err != nil || got.State != runtime.ExecutionRunning {
 		t.Errorf("%s, %v", got.State, err)
 	}
-	chunks, _, end, err := b.Output(t.Context(), x.ID, "", 1<<20, free)
+	chunks, _, end, err := b.output(x.ID, "", 1<<20)
 	for _, c := range chunks {
 		output += string(c.Data)
 	}
@@ -435,7 +435,7 @@ func TestUnreadableRecordsAreSkippedAtRestore(t *testing.T) {
 	half := StartInput{RunnerID: r.ID, Command: []string{"count", "40", "0", "20"}, Stdin: true}
 	x, y := b.startCommand(t, half), b.startCommand(t, half)
 	b.acknowledged(t, r.ID, x.ID, 50) // 20 lines
-	_, cursor, _, err := b.Output(t.Context(), x.ID, "", 1<<20, free)
+	_, cursor, _, err := b.output(x.ID, "", 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -476,7 +476,7 @@ func TestUnreadableRecordsAreSkippedAtRestore(t *testing.T) {
 	if want := (&follower{lines: 40}).want(); all[1].Kind != events.Lost || int(all[1].Bytes)+len(output) != len(want) || !strings.HasSuffix(want, output) {
 		t.Errorf("%q, %+v", output, all)
 	}
-	if page, err := b.Executions(t.Context(), ExecutionFilter{}, 10, "", unbounded); err != nil || len(page.Executions) != 1 {
+	if page, err := b.Executions(t.Context(), ExecutionFilter{}, 10, ""); err != nil || len(page.Executions) != 1 {
 		t.Errorf("%d executions, %v", len(page.Executions), err)
 	}
 }
@@ -489,7 +489,7 @@ func TestReaderReportsATruncatedLog(t *testing.T) {
 	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", "100000", "1000"}})
 	var cursor string
 	wait.For(t, "it prints", func() bool {
-		chunks, next, _, err := b.Output(t.Context(), x.ID, "", 1<<20, free)
+		chunks, next, _, err := b.output(x.ID, "", 1<<20)
 		cursor = next
 		return err == nil && len(chunks) > 0
 	})

@@ -110,7 +110,7 @@ func TestOldExecutionsAreCollected(t *testing.T) {
 	}
 	_, err = b.Events(t.Context(), x.ID, "")
 	wantCode(t, err, runtime.CodeExecutionNotFound, "")
-	_, _, _, err = b.Output(t.Context(), x.ID, "", 1000, free)
+	_, _, _, err = b.output(x.ID, "", 1000)
 	wantCode(t, err, runtime.CodeExecutionNotFound, "")
 	if b.collected(t, running.ID) {
 		t.Error("one that runs was collected")
@@ -195,7 +195,7 @@ func TestOutputBeyondTheQuotaIsReportedAsLost(t *testing.T) {
 	if lost+data != size || data == 0 || lost == 0 || b.outputBytes(t) > limit {
 		t.Errorf("%d lost and %d stored of %d; %d on the disk", lost, data, size, b.outputBytes(t))
 	}
-	all, _, end, err := b.Output(t.Context(), x.ID, "", 4<<20, free)
+	all, _, end, err := b.output(x.ID, "", 4<<20)
 	lost, data = 0, 0
 	for _, e := range all {
 		lost, data = lost+e.Bytes, data+int64(len(e.Data))

@@ -76,7 +76,7 @@ func TestOnlyReadersWithResizesGetTerminalSizes(t *testing.T) {
 			t.Errorf("after event %d: %q", i, got)
 		}
 	}
-	if chunks, _, end, err := b.Output(t.Context(), x.ID, "", 1<<20, free); err != nil || !end || slices.ContainsFunc(chunks, func(e events.Event) bool { return e.Kind != events.Output }) {
+	if chunks, _, end, err := b.output(x.ID, "", 1<<20); err != nil || !end || slices.ContainsFunc(chunks, func(e events.Event) bool { return e.Kind != events.Output }) {
 		t.Errorf("%v, %t, %v", chunks, end, err)
 	}
 }

@@ -136,7 +136,7 @@ func TestKilledServersLoseNothing(t *testing.T) {
 			t.Errorf("execution %s was started %d times", f.key, n)
 		}
 	}
-	page, err := b.Executions(t.Context(), ExecutionFilter{}, 1, "", unbounded)
+	page, err := b.Executions(t.Context(), ExecutionFilter{}, 1, "")
 	if err != nil || page.Total != len(all) || b.fake.Starts() != 3 {
 		t.Errorf("%d executions in %d runners, want %d in 3: %v", page.Total, b.fake.Starts(), len(all), err)
 	}

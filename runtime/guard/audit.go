@@ -137,7 +137,7 @@ func actor(p access.Principal) audit.Actor {
 // AuditLog returns the entries of the caller's tenant, without those of a deleted tenant with the
 // same name. The time of the new tenant's creation divides them, in milliseconds. A caller for all
 // tenants gets the entries of all, or of the filter's tenant. See [audit.Log.Entries].
-func (g *Guard) AuditLog(ctx context.Context, filter audit.Filter, first int, after string, charge func(bytes int) error) (audit.Page, error) {
+func (g *Guard) AuditLog(ctx context.Context, filter audit.Filter, first int, after string) (audit.Page, error) {
 	p, err := g.caller(ctx, "auditLog")
 	if err != nil {
 		return audit.Page{}, err
@@ -149,7 +149,7 @@ func (g *Guard) AuditLog(ctx context.Context, filter audit.Filter, first int, af
 	if t, _ := g.book.Tenant(p.Tenant); !p.AllTenants && t.ID != runtime.DefaultTenant && filter.From.Before(t.CreatedAt) {
 		filter.From = t.CreatedAt
 	}
-	return g.log.Entries(ctx, filter, first, after, charge)
+	return g.log.Entries(ctx, filter, first, after)
 }
 
 // failuresPerSecond bounds the entries about unknown callers, since anybody can cause them.

@@ -52,14 +52,14 @@ func (g *Guard) Batches(ctx context.Context, filter engine.BatchFilter, first in
 
 // BatchCases returns the cases of a batch. It checks nothing: b must come from a call that did. See
 // [engine.Engine.BatchCases].
-func (g *Guard) BatchCases(ctx context.Context, b runtime.Batch, first, end int, charge func(bytes int) error) ([]runtime.Case, error) {
-	return g.engine.BatchCases(ctx, b, first, end, charge)
+func (g *Guard) BatchCases(ctx context.Context, b runtime.Batch, first, end int) ([]runtime.Case, error) {
+	return g.engine.BatchCases(ctx, b, first, end)
 }
 
-// BatchBuild returns the build of a batch. It checks nothing: id must come from a call that did. See
+// BatchBuild returns the build of a batch. It checks nothing: b must come from a call that did. See
 // [engine.Engine.BatchBuild].
-func (g *Guard) BatchBuild(ctx context.Context, id runtime.BatchID, charge func(bytes int) error) (*runtime.Execution, error) {
-	return g.engine.BatchBuild(ctx, id, charge)
+func (g *Guard) BatchBuild(ctx context.Context, b runtime.Batch) (*runtime.Execution, error) {
+	return g.engine.BatchBuild(ctx, b)
 }
 
 // BatchEvents opens the events of a batch that the caller sees; see [engine.Engine.BatchEvents].

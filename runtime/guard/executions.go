@@ -95,13 +95,13 @@ func (g *Guard) ExecutionUsage(ctx context.Context, x runtime.Execution) *runtim
 }
 
 // Executions returns executions of the caller's tenant, or of all; see [engine.Engine.Executions].
-func (g *Guard) Executions(ctx context.Context, filter engine.ExecutionFilter, first int, after runtime.ExecutionID, charge func(bytes int) error) (store.ExecutionPage, error) {
+func (g *Guard) Executions(ctx context.Context, filter engine.ExecutionFilter, first int, after runtime.ExecutionID) (store.ExecutionPage, error) {
 	p, err := g.caller(ctx, "executions")
 	if err != nil {
 		return store.ExecutionPage{}, err
 	}
 	filter.Tenant = scope(p)
-	return g.engine.Executions(ctx, filter, first, after, charge)
+	return g.engine.Executions(ctx, filter, first, after)
 }
 
 // Events opens the events of an execution that the caller sees; see [engine.Engine.Events].
@@ -112,20 +112,20 @@ func (g *Guard) Events(ctx context.Context, id runtime.ExecutionID, after string
 	return g.engine.Events(ctx, id, after)
 }
 
-// Output returns a page of an execution's output, if the caller sees it; see [engine.Engine.Output].
-func (g *Guard) Output(ctx context.Context, id runtime.ExecutionID, after string, maxBytes int, charge func(data []byte) error) (chunks []events.Event, next string, end bool, err error) {
+// Output opens a page of an execution's output, if the caller sees it; see [engine.Engine.Output].
+func (g *Guard) Output(ctx context.Context, id runtime.ExecutionID, after string, maxBytes int) (*events.Page, error) {
 	if err := g.AllowExecution(ctx, "output", id); err != nil {
-		return nil, "", false, err
+		return nil, err
 	}
-	return g.engine.Output(ctx, id, after, maxBytes, charge)
+	return g.engine.Output(ctx, id, after, maxBytes)
 }
 
 // Lines returns lines of an execution's output, if the caller sees it; see [engine.Engine.Lines].
-func (g *Guard) Lines(ctx context.Context, id runtime.ExecutionID, query engine.LineQuery, charge func(text []byte) error) (engine.LinePage, error) {
+func (g *Guard) Lines(ctx context.Context, id runtime.ExecutionID, query engine.LineQuery) (engine.LinePage, error) {
 	if err := g.AllowExecution(ctx, "output", id); err != nil {
 		return engine.LinePage{}, err
 	}
-	return g.engine.Lines(ctx, id, query, charge)
+	return g.engine.Lines(ctx, id, query)
 }
 
 // OpenOutput opens an execution's output, if the caller sees it; see [engine.Engine.OpenOutput].

@@ -91,7 +91,6 @@ func TestExecutionsAndBatchesOfATenant(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	free := func(int) error { return nil }
 	for i, tenant := range append(tenants, "nobody's") {
 		want := []string{}
 		for n := i; n < 12 && i < 3; n += 3 {
@@ -99,7 +98,7 @@ func TestExecutionsAndBatchesOfATenant(t *testing.T) {
 		}
 		got := []string{}
 		for after := runtime.ExecutionID(""); ; {
-			page, err := s.Executions(t.Context(), ExecutionFilter{Tenant: &tenant, RunnerID: "r", EnvironmentID: "a", States: []runtime.ExecutionState{runtime.ExecutionPending}}, 3, after, free)
+			page, err := s.Executions(t.Context(), ExecutionFilter{Tenant: &tenant, RunnerID: "r", EnvironmentID: "a", States: []runtime.ExecutionState{runtime.ExecutionPending}}, 3, after)
 			if err != nil || page.Total != len(want) {
 				t.Fatalf("%q: %d of %d, %v", tenant, page.Total, len(want), err)
 			}
@@ -126,7 +125,7 @@ func TestExecutionsAndBatchesOfATenant(t *testing.T) {
 			}
 		}
 	}
-	if page, err := s.Executions(t.Context(), ExecutionFilter{}, 100, "", free); err != nil || page.Total != 12 {
+	if page, err := s.Executions(t.Context(), ExecutionFilter{}, 100, ""); err != nil || page.Total != 12 {
 		t.Error(page.Total, err)
 	}
 	if all, total, err := s.Batches(t.Context(), BatchFilter{}, 100, ""); err != nil || total != 12 || len(all) != 12 {

@@ -70,10 +70,15 @@ type AuditFilter struct {
 }
 
 // Audit returns at most first rows after an id, oldest first or, with NewestFirst, newest first.
-// more says that others follow. It calls charge with the size of each row's value in bytes. An
-// error of charge ends the page, and is returned only if the page is empty.
-func (s *Store) Audit(ctx context.Context, q AuditFilter, first int, after string, charge func(bytes int) error) (page []AuditRow, more bool, err error) {
+// more says that others follow. A page ends before it exceeds PageBytes, but it has one row if there
+// is any. Only listsAtOnce lists run concurrently; others wait.
+func (s *Store) Audit(ctx context.Context, q AuditFilter, first int, after string) (page []AuditRow, more bool, err error) {
 	const doing = "read the audit log"
+	leave, err := s.listing.Pass(tenantOf(q.Tenant), "", 0).Enter(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	defer leave()
 	var conditions []string
 	var args []any
 	where := func(condition string, arg any) {
@@ -120,20 +125,14 @@ func (s *Store) Audit(ctx context.Context, q AuditFilter, first int, after strin
 		return nil, false, database.Wrap(err, doing)
 	}
 	defer rows.Close()
-	for rows.Next() {
+	for bytes := 0; rows.Next(); {
 		var r AuditRow
 		var at int64
 		if err := rows.Scan(&r.ID, &r.Tenant, &r.Actor, &r.Action, &r.Object, &at, &r.Failed, &r.Value); err != nil {
 			return nil, false, database.Wrap(err, doing)
 		}
-		if len(page) == first {
+		if bytes += len(r.Value); len(page) == first || bytes > s.pageBytes && len(page) > 0 {
 			return page, true, nil
-		}
-		if err := charge(len(r.Value)); err != nil {
-			if len(page) > 0 {
-				return page, true, nil
-			}
-			return nil, false, err
 		}
 		r.At = time.UnixMilli(at)
 		page = append(page, r)

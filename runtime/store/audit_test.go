@@ -29,8 +29,6 @@ func auditRows(n int) (rows []AuditRow) {
 	return rows
 }
 
-func free(int) error { return nil }
-
 func appendRows(t *testing.T, s *Store, rows []AuditRow) {
 	t.Helper()
 	if err := s.AppendAudit(t.Context(), rows); err != nil {
@@ -51,7 +49,7 @@ func TestAuditPages(t *testing.T) {
 		filter AuditFilter
 		first  int
 		after  int // -1: none
-		memory int
+		most   int
 		want   string
 		more   bool
 	}{
@@ -72,19 +70,14 @@ func TestAuditPages(t *testing.T) {
 		{"to a time", AuditFilter{To: rows[2].At}, 100, -1, 100, "0 1", false},
 		{"all of that", AuditFilter{Tenant: &tenant, Actor: "actor1", Object: "r1", Action: "claimRunner", Failed: new(false), From: rows[1].At, To: rows[7].At, NewestFirst: true}, 100, -1, 100, "1", false},
 		{"of nobody", AuditFilter{Actor: "\x00"}, 100, -1, 100, "", false},
-		{"memory for two", AuditFilter{}, 100, -1, 2, "0 1", true},
+		{"size of two", AuditFilter{}, 100, -1, 2, "0 1", true},
 	} {
 		after := ""
 		if test.after >= 0 {
 			after = rows[test.after].ID
 		}
-		left := test.memory
-		page, more, err := s.Audit(t.Context(), test.filter, test.first, after, func(bytes int) error {
-			if left -= bytes; left < 0 {
-				return errors.New("full")
-			}
-			return nil
-		})
+		s.pageBytes = test.most
+		page, more, err := s.Audit(t.Context(), test.filter, test.first, after)
 		var got []string
 		for _, r := range page {
 			got = append(got, string(r.Value))
@@ -93,11 +86,12 @@ func TestAuditPages(t *testing.T) {
 			t.Errorf("%s: %s, more %t, %v", test.name, text, more, err)
 		}
 	}
-	full := errors.New("full")
-	if _, _, err := s.Audit(t.Context(), AuditFilter{}, 1, "", func(int) error { return full }); !errors.Is(err, full) {
-		t.Error("memory for none:", err)
+	s.pageBytes = 0
+	if page, more, err := s.Audit(t.Context(), AuditFilter{}, 9, ""); err != nil || len(page) != 1 || !more {
+		t.Errorf("a row that is larger than a page: %d, more %t, %v", len(page), more, err)
 	}
-	page, _, err := s.Audit(t.Context(), AuditFilter{}, 1, rows[6].ID, free)
+	s.pageBytes = PageBytes
+	page, _, err := s.Audit(t.Context(), AuditFilter{}, 1, rows[6].ID)
 	if err != nil || len(page) != 1 || cmp.Diff(rows[7], page[0]) != "" {
 		t.Error(err, cmp.Diff(rows[7:8], page))
 	}
@@ -113,7 +107,7 @@ func TestAuditRowsNeverChange(t *testing.T) {
 	if err := change(t, s, "UPDATE audit SET value = $1", []byte("other")); err == nil || !strings.Contains(err.Error(), "never change") {
 		t.Error("an update:", err)
 	}
-	if page, _, err := s.Audit(t.Context(), AuditFilter{}, 9, "", free); err != nil || len(page) != 1 || string(page[0].Value) != "0" {
+	if page, _, err := s.Audit(t.Context(), AuditFilter{}, 9, ""); err != nil || len(page) != 1 || string(page[0].Value) != "0" {
 		t.Error(page, err)
 	}
 }
@@ -133,7 +127,7 @@ func TestAuditIsDeletedInPieces(t *testing.T) {
 	if fmt.Sprint(deleted) != "[40 40 20 0]" {
 		t.Error(deleted)
 	}
-	page, more, err := s.Audit(t.Context(), AuditFilter{}, 1, "", free)
+	page, more, err := s.Audit(t.Context(), AuditFilter{}, 1, "")
 	if err != nil || !more || len(page) != 1 || page[0].ID != rows[100].ID {
 		t.Error(page, more, err)
 	}
@@ -196,7 +190,7 @@ func TestRepeatableWritesReturnWhenTheContextEnds(t *testing.T) {
 		if err := s.AppendAudit(t.Context(), rows); err != nil {
 			t.Error(err)
 		}
-		if page, _, err := s.Audit(t.Context(), AuditFilter{}, 9, "", func(int) error { return nil }); err != nil || len(page) != 1 {
+		if page, _, err := s.Audit(t.Context(), AuditFilter{}, 9, ""); err != nil || len(page) != 1 {
 			t.Error(name, page, err)
 		}
 	}

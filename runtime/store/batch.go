@@ -219,26 +219,32 @@ func (s *Store) Batches(ctx context.Context, q BatchFilter, first int, after run
 	return all, total, err
 }
 
-// BatchExecutions returns the executions of a batch's cases first to end-1, by case number. It
-// calls charge with the size of each record in bytes, and returns charge's error.
-func (s *Store) BatchExecutions(ctx context.Context, id runtime.BatchID, first, end int, charge func(bytes int) error) (map[int]runtime.Execution, error) {
+// BatchExecutions returns the executions of a batch's cases first to until-1, by case number. until
+// is end, or lower if these executions would exceed PageBytes. Only listsAtOnce lists run
+// concurrently; others wait.
+func (s *Store) BatchExecutions(ctx context.Context, b runtime.Batch, first, end int) (all map[int]runtime.Execution, until int, err error) {
 	const doing = "list the executions of a batch"
-	rows, err := s.db.Query(ctx, "SELECT id, case_no, value FROM executions WHERE batch = $1 AND case_no >= $2 AND case_no < $3", id, first, end)
+	leave, err := s.listing.Pass(b.Tenant, "", 0).Enter(ctx)
 	if err != nil {
-		return nil, database.Wrap(err, doing)
+		return nil, 0, err
+	}
+	defer leave()
+	rows, err := s.db.Query(ctx, "SELECT id, case_no, value FROM executions WHERE batch = $1 AND case_no >= $2 AND case_no < $3 ORDER BY case_no", b.ID, first, end)
+	if err != nil {
+		return nil, 0, database.Wrap(err, doing)
 	}
 	defer rows.Close()
-	all := map[int]runtime.Execution{}
-	for rows.Next() {
+	all = map[int]runtime.Execution{}
+	for bytes := 0; rows.Next(); {
 		var execution runtime.ExecutionID
 		var number int
 		var value []byte
 		var x runtime.Execution
 		if err := rows.Scan(&execution, &number, &value); err != nil {
-			return nil, database.Wrap(err, doing)
+			return nil, 0, database.Wrap(err, doing)
 		}
-		if err := charge(len(value)); err != nil {
-			return nil, err
+		if bytes += len(value); bytes > s.pageBytes && len(all) > 0 {
+			return all, number, nil
 		}
 		if err := json.Unmarshal(value, &x); err != nil {
 			s.unreadable.note(execution, err)
@@ -246,7 +252,7 @@ func (s *Store) BatchExecutions(ctx context.Context, id runtime.BatchID, first, 
 		}
 		all[number] = x
 	}
-	return all, database.Wrap(rows.Err(), doing)
+	return all, end, database.Wrap(rows.Err(), doing)
 }
 
 // BatchExecutionIDs returns the ids of a batch's executions, by case number.

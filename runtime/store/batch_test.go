@@ -163,9 +163,12 @@ func TestBatchIsDeletedWithItsExecutions(t *testing.T) {
 	if got := oldest(); len(got) != 3 {
 		t.Error("to be collected:", got)
 	}
-	free := func(int) error { return nil }
-	if xs, err := s.BatchExecutions(t.Context(), "b", 1, 2, free); err != nil || len(xs) != 1 || xs[1].ID != "x1" {
-		t.Error(xs, err)
+	if xs, until, err := s.BatchExecutions(t.Context(), b, 1, 2); err != nil || len(xs) != 1 || xs[1].ID != "x1" || until != 2 {
+		t.Error(xs, until, err)
+	}
+	s.pageBytes = 1
+	if xs, until, err := s.BatchExecutions(t.Context(), b, 0, 2); err != nil || len(xs) != 1 || xs[0].ID != "x0" || until != 1 {
+		t.Error("a page that has room for one:", xs, until, err)
 	}
 	forget := func(id runtime.ExecutionID) {
 		if err := s.DeleteExecutions(t.Context(), []runtime.ExecutionID{id}, time.Unix(2000, 0)); err != nil {

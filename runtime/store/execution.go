@@ -168,24 +168,24 @@ type ExecutionPage struct {
 	Executions []runtime.Execution
 	More       bool // others follow
 	Total      int  // of all pages
+
+	bytes int // of the records that were read
 }
 
 // Executions returns at most first executions after an id, oldest first or, with NewestFirst,
-// newest first. Unreadable ones are recorded and left out. It calls charge with the size of each
-// record in bytes. An error of charge ends the page, and is returned only if the page is empty.
-// Only searchesAtOnce searches run concurrently; others wait.
-func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, after runtime.ExecutionID, charge func(bytes int) error) (ExecutionPage, error) {
+// newest first. Unreadable ones are recorded and left out. A page ends before it exceeds PageBytes,
+// but it has one execution if there is any. Only searchesAtOnce searches and listsAtOnce other lists
+// run concurrently; others wait.
+func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, after runtime.ExecutionID) (ExecutionPage, error) {
+	turns := s.listing
 	if q.searches() {
-		tenant := runtime.DefaultTenant
-		if q.Tenant != nil {
-			tenant = *q.Tenant
-		}
-		leave, err := s.searching.Pass(tenant, "", 0).Enter(ctx)
-		if err != nil {
-			return ExecutionPage{}, err
-		}
-		defer leave()
+		turns = s.searching
 	}
+	leave, err := turns.Pass(tenantOf(q.Tenant), "", 0).Enter(ctx)
+	if err != nil {
+		return ExecutionPage{}, err
+	}
+	defer leave()
 	all, counted := q.selections()
 	order := []any{all.id, ">", len(all.args) + 1, all.id, "", len(all.args) + 2}
 	from := after
@@ -202,7 +202,7 @@ func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, af
 		if err != nil {
 			return ExecutionPage{}, database.Wrap(err, "list executions")
 		}
-		seen, from, err = s.readPage(rows, &page, first, charge)
+		seen, from, err = s.readPage(rows, &page, first)
 		if err != nil {
 			return ExecutionPage{}, err
 		}
@@ -210,16 +210,31 @@ func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, af
 	if after == "" && !page.More {
 		return page, nil // the page has all
 	}
-	err := s.db.QueryRow(ctx, "SELECT count(*) FROM "+counted.from+" WHERE "+counted.where(), counted.args...).Scan(&page.Total)
+	err = s.db.QueryRow(ctx, "SELECT count(*) FROM "+counted.from+" WHERE "+counted.where(), counted.args...).Scan(&page.Total)
 	if err != nil {
 		return ExecutionPage{}, database.Wrap(err, "count executions")
 	}
 	return page, nil
 }
 
+// PageBytes is the most bytes of the stored records in a page.
+const PageBytes = 2 << 20
+
+// listsAtOnce bounds how many pages are read concurrently, because a page's memory isn't counted
+// while it is read. Others wait, and tenants take turns.
+const listsAtOnce = 8
+
+// tenantOf returns whose turn a list takes that is for one tenant, or for all.
+func tenantOf(only *runtime.TenantID) runtime.TenantID {
+	if only == nil {
+		return runtime.DefaultTenant
+	}
+	return *only
+}
+
 // readPage adds rows to a page until it is full or rows end. It returns how many rows it read, and
 // the id of the last.
-func (s *Store) readPage(rows *database.Rows, page *ExecutionPage, first int, charge func(bytes int) error) (seen int, last runtime.ExecutionID, err error) {
+func (s *Store) readPage(rows *database.Rows, page *ExecutionPage, first int) (seen int, last runtime.ExecutionID, err error) {
 	defer rows.Close()
 	for rows.Next() {
 		var value []byte
@@ -228,15 +243,9 @@ func (s *Store) readPage(rows *database.Rows, page *ExecutionPage, first int, ch
 			return 0, "", database.Wrap(err, "list executions")
 		}
 		seen++
-		if page.More = len(page.Executions) == first; page.More {
+		page.bytes += len(value)
+		if page.More = len(page.Executions) == first || page.bytes > s.pageBytes && len(page.Executions) > 0; page.More {
 			return seen, last, nil
-		}
-		if err := charge(len(value)); err != nil {
-			page.More = len(page.Executions) > 0
-			if page.More {
-				err = nil
-			}
-			return seen, last, err
 		}
 		if err := json.Unmarshal(value, &x); err != nil {
 			s.unreadable.note(last, err)

@@ -16,8 +16,6 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-func unbounded(int) error { return nil }
-
 var searchBegan = time.Unix(1_800_000_000, 5)
 
 // numbered returns an id that was made a moment before searchBegan.
@@ -66,7 +64,7 @@ func ended(t *testing.T, s *Store, all []runtime.Execution) {
 
 func found(t *testing.T, s *Store, q ExecutionFilter) string {
 	t.Helper()
-	page, err := s.Executions(t.Context(), q, 10, "", unbounded)
+	page, err := s.Executions(t.Context(), q, 10, "")
 	var ids []string
 	for _, x := range page.Executions {
 		ids = append(ids, string(x.ID[len(numbered("")):]))
@@ -201,7 +199,7 @@ func TestConcurrentSearchesWait(t *testing.T) {
 		}
 		leave = append(leave, l)
 	}
-	if _, err := s.Executions(t.Context(), ExecutionFilter{}, 1, "", unbounded); err != nil {
+	if _, err := s.Executions(t.Context(), ExecutionFilter{}, 1, ""); err != nil {
 		t.Error("one that searches nothing:", err)
 	}
 	gone := errors.New("the caller left")
@@ -209,7 +207,7 @@ func TestConcurrentSearchesWait(t *testing.T) {
 	search := func(ctx context.Context, tenant runtime.TenantID) <-chan error {
 		waiting, result := s.searching.Waiting(), make(chan error, 1)
 		go func() {
-			_, err := s.Executions(ctx, ExecutionFilter{Tenant: &tenant, Failed: new(true)}, 1, "", unbounded)
+			_, err := s.Executions(ctx, ExecutionFilter{Tenant: &tenant, Failed: new(true)}, 1, "")
 			result <- err
 		}()
 		wait.For(t, "the search waits", func() bool { return s.searching.Waiting() > waiting })
@@ -226,6 +224,54 @@ func TestConcurrentSearchesWait(t *testing.T) {
 	}
 	for _, l := range leave[1:] {
 		l()
+	}
+}
+
+// TestConcurrentListsWait, because nothing counts the memory of a page while it is read. A list that
+// waits ends with its caller.
+func TestConcurrentListsWait(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "db"))
+	var leave []func()
+	for range listsAtOnce {
+		l, err := s.listing.Pass("", "", 0).Enter(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave = append(leave, l)
+	}
+	if _, err := s.Executions(t.Context(), ExecutionFilter{Failed: new(true)}, 1, ""); err != nil {
+		t.Error("a search:", err)
+	}
+	gone := errors.New("the caller left")
+	lists := map[string]func(ctx context.Context) error{
+		"executions": func(ctx context.Context) error { _, err := s.Executions(ctx, ExecutionFilter{}, 1, ""); return err },
+		"cases": func(ctx context.Context) error {
+			_, _, err := s.BatchExecutions(ctx, runtime.Batch{ID: "b"}, 0, 1)
+			return err
+		},
+		"audit log": func(ctx context.Context) error { _, _, err := s.Audit(ctx, AuditFilter{}, 1, ""); return err },
+	}
+	results := map[string]chan error{}
+	for name, list := range lists {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		ended, waiting := make(chan error, 1), s.listing.Waiting()
+		go func() { ended <- list(ctx) }()
+		wait.For(t, name+" waits", func() bool { return s.listing.Waiting() > waiting })
+		cancel(gone)
+		if err := wait.Receive(t, ended, name); !errors.Is(err, gone) {
+			t.Errorf("%s without its caller: got %v, want %v", name, err, gone)
+		}
+		result := make(chan error, 1)
+		results[name] = result
+		go func() { result <- list(t.Context()) }()
+	}
+	for _, l := range leave {
+		l()
+	}
+	for name, ended := range results {
+		if err := wait.Receive(t, ended, name); err != nil {
+			t.Errorf("%s after others have ended: %v", name, err)
+		}
 	}
 }
 
@@ -252,7 +298,7 @@ func BenchmarkSearch(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			q.NewestFirst = true
 			for b.Loop() {
-				if page, err := s.Executions(b.Context(), q, 100, "", unbounded); err != nil {
+				if page, err := s.Executions(b.Context(), q, 100, ""); err != nil {
 					b.Fatal(len(page.Executions), err)
 				}
 			}

@@ -22,6 +22,8 @@ import (
 type Store struct {
 	db         *database.DB
 	searching  *turns.Gate // limits concurrent searches
+	listing    *turns.Gate // limits concurrent reads of other pages
+	pageBytes  int         // PageBytes, or less in tests
 	unreadable unreadable
 	oldestDay  string // oldest day that addToDay kept; owned by the writer
 }
@@ -40,7 +42,7 @@ func opened(db *database.DB, err error) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{db: db, searching: turns.NewGate(searchesAtOnce)}, nil
+	return &Store{db: db, searching: turns.NewGate(searchesAtOnce), listing: turns.NewGate(listsAtOnce), pageBytes: PageBytes}, nil
 }
 
 // ErrTaken says that another store leads now.

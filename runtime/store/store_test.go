@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -138,7 +137,7 @@ func TestExecutionsArePaged(t *testing.T) {
 		var ids []string
 		filter := ExecutionFilter{RunnerID: "0", EnvironmentID: "a", States: []runtime.ExecutionState{runtime.ExecutionPending, runtime.ExecutionRunning}, NewestFirst: newestFirst}
 		for after := runtime.ExecutionID(""); ; {
-			page, err := s.Executions(t.Context(), filter, 5, after, func(int) error { return nil })
+			page, err := s.Executions(t.Context(), filter, 5, after)
 			if err != nil || page.Total != 10 || len(page.Executions) != 5 {
 				t.Fatalf("%+v, %v", page, err)
 			}
@@ -159,8 +158,8 @@ func TestExecutionsArePaged(t *testing.T) {
 	}
 }
 
-// TestPagesEndAtTheMemoryBudget also checks that pages continue after unreadable executions.
-func TestPagesEndAtTheMemoryBudget(t *testing.T) {
+// TestPagesEndAtTheirSize also checks that pages continue after unreadable executions.
+func TestPagesEndAtTheirSize(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	for i := range 20 {
 		x := runtime.Execution{ID: runtime.ExecutionID(fmt.Sprintf("%02d", i)), RunnerID: "r", EnvironmentID: "a", State: runtime.ExecutionFinished, Command: []string{strings.Repeat("x", 10_000)}}
@@ -171,14 +170,13 @@ func TestPagesEndAtTheMemoryBudget(t *testing.T) {
 	if err := change(t, s, "UPDATE executions SET value = $1 WHERE id BETWEEN '05' AND '11' OR id = '19'", []byte("none")); err != nil {
 		t.Fatal(err)
 	}
-	full := errors.New("full")
 	for _, test := range []struct {
-		name          string
-		first, memory int
-		newestFirst   bool
-		after         runtime.ExecutionID
-		want          string
-		more          bool
+		name        string
+		first, most int
+		newestFirst bool
+		after       runtime.ExecutionID
+		want        string
+		more        bool
 	}{
 		{"first of all", 3, 1 << 20, false, "", "00 01 02", true},
 		{"over many that can't be read", 3, 1 << 20, false, "03", "04 12 13", true},
@@ -187,16 +185,11 @@ func TestPagesEndAtTheMemoryBudget(t *testing.T) {
 		{"behind the end", 3, 1 << 20, false, "18", "", false},
 		{"newest first", 3, 1 << 20, true, "", "18 17 16", true},
 		{"newest first, over many that can't be read", 9, 1 << 20, true, "13", "12 04 03 02 01 00", false},
-		{"memory for two", 10, 25_000, false, "", "00 01", true},
+		{"size of two", 10, 25_000, false, "", "00 01", true},
 		{"all that there are", 100, 1 << 20, false, "11", "12 13 14 15 16 17 18", false},
 	} {
-		left := test.memory
-		page, err := s.Executions(t.Context(), ExecutionFilter{NewestFirst: test.newestFirst}, test.first, test.after, func(bytes int) error {
-			if left -= bytes; left < 0 {
-				return full
-			}
-			return nil
-		})
+		s.pageBytes = test.most
+		page, err := s.Executions(t.Context(), ExecutionFilter{NewestFirst: test.newestFirst}, test.first, test.after)
 		var ids []string
 		for _, x := range page.Executions {
 			ids = append(ids, string(x.ID))
@@ -205,8 +198,9 @@ func TestPagesEndAtTheMemoryBudget(t *testing.T) {
 			t.Errorf("%s: %s, more %t, of %d, %v", test.name, got, page.More, page.Total, err)
 		}
 	}
-	if _, err := s.Executions(t.Context(), ExecutionFilter{}, 3, "", func(int) error { return full }); !errors.Is(err, full) {
-		t.Errorf("memory for none: %v", err)
+	s.pageBytes = 1
+	if page, err := s.Executions(t.Context(), ExecutionFilter{}, 3, ""); err != nil || len(page.Executions) != 1 || !page.More {
+		t.Errorf("an execution that is larger than a page: %+v, %v", page, err)
 	}
 }
 

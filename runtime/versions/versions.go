@@ -158,7 +158,12 @@ func (b *Book) run(ctx context.Context, id runtime.RunnerID, recipe language.Rec
 	if there, err = found(x); !there {
 		return "", false, err
 	}
-	chunks, _, _, err := b.guard.Output(ctx, x.ID, "", 4096, func([]byte) error { return nil })
+	page, err := b.guard.Output(ctx, x.ID, "", 4096)
+	if err != nil {
+		return "", false, err
+	}
+	defer page.Close()
+	chunks, err := page.All()
 	if err != nil {
 		return "", false, err
 	}

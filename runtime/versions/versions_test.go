@@ -83,7 +83,7 @@ func (b bed) put(t *testing.T, in engine.PutEnvironmentInput) runtime.Environmen
 // executions returns the number of executions.
 func (b bed) executions(t *testing.T) int {
 	t.Helper()
-	page, err := b.engine.Executions(t.Context(), engine.ExecutionFilter{}, 1, "", func(int) error { return nil })
+	page, err := b.engine.Executions(t.Context(), engine.ExecutionFilter{}, 1, "")
 	if err != nil {
 		t.Fatal(err)
 	}

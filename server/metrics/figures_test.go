@@ -9,7 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/rockpool/rockpool/graph/transport/peers"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/local"
 	"github.com/rockpool/rockpool/local/scheduler"
 	"github.com/rockpool/rockpool/nomad"
@@ -124,8 +124,8 @@ func TestFiguresAreNotMixedUp(t *testing.T) {
 	e.Finished = map[runtime.Outcome]int64{runtime.OutcomeLost: 8}
 	e.Watchers = map[engine.WatchKind]int64{engine.WatchPools: 9}
 
-	_, body := scrape(t, Handler(Sources{Version: "v", Engine: func() engine.Stats { return e }, Local: func() local.Stats { return l }, Logger: zap.NewNop(), Peers: func() peers.Usage {
-		return peers.Usage{Peers: 21, Connections: 22, BodyBytes: 23, BodyLimit: 24, Refused: map[peers.Bound]int64{peers.PeerBodies: 25, peers.Framing: 0}}
+	_, body := scrape(t, Handler(Sources{Version: "v", Engine: func() engine.Stats { return e }, Local: func() local.Stats { return l }, Logger: zap.NewNop(), Peers: func() clients.Usage {
+		return clients.Usage{Peers: 21, Connections: 22, BodyBytes: 23, BodyLimit: 24, Refused: map[clients.Bound]int64{clients.PeerBodies: 25, clients.Framing: 0}}
 	}}))
 	want := wanted(t, body)
 	for name, field := range clusterFigures() {

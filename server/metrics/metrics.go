@@ -13,8 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/doors"
-	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/local"
 	"github.com/rockpool/rockpool/nomad"
 	"github.com/rockpool/rockpool/runtime/engine"
@@ -24,10 +24,10 @@ import (
 type Sources struct {
 	Version string
 	Engine  func() engine.Stats
-	Local   func() local.Stats // nil: runners are elsewhere
-	Nomad   func() nomad.Stats // nil: the cluster isn't Nomad
-	Peers   func() peers.Usage // nil: callers have no limits
-	Doors   *doors.Counts      // nil: the server has no doors
+	Local   func() local.Stats   // nil if runners are elsewhere
+	Nomad   func() nomad.Stats   // nil if the cluster isn't Nomad
+	Peers   func() clients.Usage // nil if callers have no limits
+	Doors   *doors.Counts        // nil if the server has no doors
 	Logger  *zap.Logger
 }
 
@@ -59,7 +59,7 @@ func registry(sources Sources) *prometheus.Registry {
 		collector[engine.Stats]{sources.Engine, append(claimFamilies(), executionFamilies()...)},
 	)
 	if sources.Peers != nil {
-		registry.MustRegister(collector[peers.Usage]{sources.Peers, peerFamilies()})
+		registry.MustRegister(collector[clients.Usage]{sources.Peers, peerFamilies()})
 	}
 	if sources.Doors != nil {
 		registry.MustRegister(collector[[]doors.Count]{sources.Doors.Read, doorFamilies()})

@@ -14,7 +14,7 @@ type problem struct {
 	title, text string
 	back        string // path to return to after the sign-in
 	cause       error
-	subject     string // the person's id at the provider; "": unknown
+	subject     string // the person's id at the provider, or ""
 }
 
 // foreign returns the problem of a callback that doesn't belong to an attempt of this browser.

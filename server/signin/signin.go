@@ -61,19 +61,19 @@ type Rule struct {
 
 // Options has the settings of the sign-in. The server's configuration has checked them.
 type Options struct {
-	Issuer       string // "": no sign-in
+	Issuer       string // "" means no sign-in
 	ClientID     string
-	ClientSecret string // "": a public client
+	ClientSecret string // "" means a public client
 	RedirectURL  string // URL of /auth/callback for browsers
 	Scopes       []string
 	RoleClaim    string
 	Roles        []Rule // the first matching rule applies
-	TenantClaim  string // "": everybody gets the default tenant
+	TenantClaim  string // if it is "", everybody gets the default tenant
 	Lifetime     time.Duration
-	CA           []byte // authorities to trust in addition to the system's, in PEM; nil: none
+	CA           []byte // authorities to trust in addition to the system's, in PEM, or nil
 
 	Sessions Sessions
-	Address  func(r *http.Request) string // returns the client's address; nil: the connection's
+	Address  func(r *http.Request) string // returns the client's address; nil means that of the connection
 	Logger   *zap.Logger
 }
 

@@ -1,0 +1,86 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/rockpool/rockpool/clients"
+	"github.com/rockpool/rockpool/config"
+	"github.com/rockpool/rockpool/doors"
+	"github.com/rockpool/rockpool/graph"
+	"github.com/rockpool/rockpool/graph/download"
+	"github.com/rockpool/rockpool/graph/transport"
+	"github.com/rockpool/rockpool/runtime/guard"
+	"github.com/rockpool/rockpool/runtime/language"
+	"github.com/rockpool/rockpool/runtime/versions"
+	"github.com/rockpool/rockpool/server/metrics"
+	"github.com/rockpool/rockpool/server/routes"
+	"github.com/rockpool/rockpool/web"
+)
+
+// handlers returns the server's handler. A request passes these, from the outside:
+//
+//  1. clients.Limiter.Handler finds the client behind a proxy, sets the TLS state, and limits the time
+//     for unread bodies and unread responses.
+//  2. routes.Log.Handler writes a line of the access log at the end.
+//  3. requests.handler counts the request, so that a stopping server waits for it.
+//  4. routes.Gate checks Host and Origin, refuses requests that proxies may misread, restricts
+//     browsers, and serves the dashboard and sign-in.
+//  5. The handler of routes.New sets the headers for pages of allowed origins, and answers OPTIONS.
+//  6. Its mux finds the API, a download, a door, the metrics or a probe.
+//  7. routes.Admission.GuardOperations authenticates the caller of the API.
+//
+// Then graph.Handler finds the operation's transport, which calls the resolvers. Doors and downloads
+// authenticate their callers themselves.
+func (s *Server) handlers(streams context.Context, known *clients.Limiter, requests requests) http.Handler {
+	people := s.signIn()
+	gate := &routes.Gate{
+		Hosts: s.config.AllowedHosts, Origins: s.config.AllowedOrigins, Open: s.book.Open, Logger: s.logger.Named("graph"),
+		Pages: web.New().Serve, SignIn: people, Next: s.routes(known, people.Secret),
+	}
+	return known.Handler(s.access.Handler(requests.handler(streams, gate)))
+}
+
+// routes returns the handler of all addresses except those of the dashboard and sign-in. session returns
+// the session in a request's cookie.
+func (s *Server) routes(known *clients.Limiter, session func(r *http.Request) (secret string, ok bool)) http.Handler {
+	c, logger := s.config, s.logger.Named("graph")
+	languages := c.Recipes
+	if languages == nil {
+		languages = language.Default()
+	}
+	guarded := guard.New(s.Engine, s.book, s.audit)
+	measured, links := versions.New(guarded, languages), download.NewLinks(s.key)
+	admission := &routes.Admission{Book: s.book, Session: session, Failed: guarded.FailureRecorder()}
+	settings := transport.Settings{MaxBody: c.MaxBody, Peers: known, Operation: routes.Operation, Admit: admission.Admit}.WithDefaults()
+	starting := transport.Starting{Over: s.Engine.Restored()}
+	o := routes.Options{
+		Admission: admission, Origins: c.AllowedOrigins, Starting: starting, Health: s.Engine.Health,
+		API: graph.Handler(graph.Options{
+			Guard: guarded, Links: links, Languages: languages, Versions: measured, Version: Version(), NoIntrospection: c.NoIntrospection, Starting: starting, Logger: logger, Settings: settings,
+		}),
+		Downloads: download.Handler{Links: links, Source: guarded, Callers: admission, Refuse: transport.Presenter{Logger: logger, Hints: !c.NoIntrospection}.Refuse},
+		Host: doors.Host{
+			Guard: guarded, Cluster: s.Engine, Early: settings.Early, Languages: languages, Versions: measured, Version: Version(), MaxBody: settings.MaxBody, Peers: known, Memory: s.Engine.Memory(), Logger: logger,
+		},
+	}
+	if len(c.Doors) > 0 {
+		o.Doors, o.Counts = openDoors(c.Doors, c.Cluster), new(doors.Counts)
+	}
+	// The paths of disabled doors say how to enable them.
+	closed := slices.DeleteFunc(config.AllDoors(), func(name string) bool { return slices.Contains(c.Doors, name) })
+	o.ClosedDoors = openDoors(closed, c.Cluster)
+	if s.agents != nil {
+		o.Agents = s.agents
+	}
+	sources := metrics.Sources{Doors: o.Counts, Version: Version(), Engine: s.Engine.Stats, Peers: known.Usage, Logger: s.logger.Named("metrics")}
+	switch here := s.cluster.(type) {
+	case countedLocal:
+		sources.Local = here.Stats
+	case countedNomad:
+		sources.Nomad = here.Stats
+	}
+	o.Metrics = metrics.Handler(sources)
+	return routes.New(o)
+}

@@ -1,0 +1,138 @@
+package routes
+
+import (
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/rockpool/rockpool/clients"
+	"github.com/rockpool/rockpool/clients/smuggling"
+	"github.com/rockpool/rockpool/graph/transport"
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// A Gate refuses requests that aren't for this server or come from a page of another site, before
+// their body is read. It serves the dashboard and sign-in itself, because they need fewer checks, and
+// restricts what browsers do with responses.
+type Gate struct {
+	Hosts   []string     // accepted names in the Host header, without port
+	Origins []string     // accepted origins in addition to the server's own, for example "https://admin.example.org"
+	Open    func() bool  // whether no token is required
+	Logger  *zap.Logger  // logs the first request that came through a proxy
+	Next    http.Handler // serves what passes
+
+	// Pages responds to requests for the dashboard. It returns false, and does nothing, for others. It
+	// may be nil.
+	Pages func(w http.ResponseWriter, r *http.Request) bool
+	// SignIn serves /auth/. Its provider redirects browsers there, so it checks itself which page sent a
+	// request. It may be nil.
+	SignIn http.Handler
+
+	proxied sync.Once
+}
+
+// ServeHTTP implements http.Handler.
+func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	restrict(w.Header(), r)
+	if status, err := smuggling.Check(w, r); err != nil {
+		transport.RefuseTyped(w, status, err)
+		return
+	}
+	if err := g.checkProxied(r); err != nil {
+		transport.RefuseTyped(w, http.StatusForbidden, err)
+		return
+	}
+	if g.Pages != nil && g.Pages(w, r) {
+		return
+	}
+	if here, is := nameless(r); is {
+		r = r.WithContext(r.Context()) // a copy
+		r.Host = here.String()
+	} else if err := g.checkHost(r); err != nil {
+		transport.RefuseTyped(w, http.StatusForbidden, err)
+		return
+	}
+	if g.SignIn != nil && strings.HasPrefix(r.URL.Path, "/auth/") {
+		g.SignIn.ServeHTTP(w, r)
+		return
+	}
+	if err := g.checkOrigin(r); err != nil {
+		transport.RefuseTyped(w, http.StatusForbidden, err)
+		return
+	}
+	g.Next.ServeHTTP(w, r)
+}
+
+// nameless returns the address that a request came to if its program omitted the header Host, which
+// HTTP/1.0 allows. Browsers always send it.
+func nameless(r *http.Request) (here net.Addr, is bool) {
+	here, known := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return here, known && r.Host == "" && !r.ProtoAtLeast(1, 1) && r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == ""
+}
+
+// checkHost refuses requests for a name that isn't this server's. A page whose name an attacker
+// pointed at this address (DNS rebinding) sends its own name.
+func (g *Gate) checkHost(r *http.Request) *runtime.Error {
+	name := hostName(r.Host)
+	if slices.ContainsFunc(g.Hosts, func(a string) bool { return strings.EqualFold(a, name) }) {
+		return nil
+	}
+	return runtime.Errorf(runtime.CodeForbidden, "this server doesn't accept the host name %q: use another name, or allow it with --allowed-hosts", name)
+}
+
+// hostName returns a Host header without its port and brackets.
+func hostName(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		return name
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+}
+
+// checkOrigin refuses requests that a browser sends for a page of another site, on every transport.
+// Programs send no Origin. A browser sends none with a GET for a link or an image, but
+// Sec-Fetch-Site then has the page's relation to this server.
+func (g *Gate) checkOrigin(r *http.Request) *runtime.Error {
+	origin := r.Header.Get("Origin")
+	if origin != "" && !sameOrigin(origin, r.Host) && !allowedOrigin(g.Origins, origin) {
+		return runtime.Errorf(runtime.CodeForbidden, "requests from pages of %q aren't allowed: allow that origin with --allowed-origins", origin)
+	}
+	if site := r.Header.Get("Sec-Fetch-Site"); origin == "" && site != "" && site != "same-origin" && site != "none" && r.URL.Path != "/" {
+		return runtime.Errorf(runtime.CodeForbidden, "requests from pages of another site aren't allowed")
+	}
+	return nil
+}
+
+// sameOrigin reports whether an origin has this host. The schemes may differ, because a proxy may
+// end TLS.
+func sameOrigin(origin, host string) bool {
+	u, err := url.Parse(origin)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && strings.EqualFold(u.Host, host)
+}
+
+// allowedOrigin reports whether origin is one of the allowed.
+func allowedOrigin(allowed []string, origin string) bool {
+	return slices.ContainsFunc(allowed, func(a string) bool { return strings.EqualFold(a, origin) })
+}
+
+// policy forbids browsers everything. It is for responses that aren't pages; pages set their own policies.
+const policy = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// onlyTLS makes browsers use only TLS, for a year.
+const onlyTLS = "max-age=31536000"
+
+// restrict adds headers that restrict browsers; handlers may replace them. If a request used TLS to
+// this server or to its proxy, browsers must use only TLS afterwards. Loopback names are an
+// exception, because the rule would also apply to servers on all other ports.
+func restrict(header http.Header, r *http.Request) {
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("Content-Security-Policy", policy)
+	if clients.Encrypted(r) && !ofLoopback(hostName(r.Host)) {
+		header.Set("Strict-Transport-Security", onlyTLS)
+	}
+}
