@@ -37,8 +37,9 @@ func (c *Cluster) MakeCaches(ctx context.Context, begin func(language string)) (
 	if c.config.Languages == nil {
 		return nil
 	}
+	environments := c.allEnvironments()
 	for _, r := range c.config.Languages.All() {
-		if len(r.Cache.Make) == 0 || !slices.ContainsFunc(c.environments.all(), func(env runtime.Environment) bool {
+		if len(r.Cache.Make) == 0 || !slices.ContainsFunc(environments, func(env runtime.Environment) bool {
 			return env.Image == runtime.DefaultImage && slices.Contains(r.Environments, env.ID)
 		}) {
 			continue

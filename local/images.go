@@ -51,7 +51,7 @@ func (c *Cluster) openImages() (err error) {
 			return err
 		}
 	}
-	for _, env := range c.environments.all() {
+	for _, env := range c.allEnvironments() {
 		c.wantImage(env)
 	}
 	return nil
@@ -85,7 +85,7 @@ func (c *Cluster) wantImage(env runtime.Environment) {
 func (c *Cluster) usedImages() map[string]bool {
 	used := map[string]bool{}
 	var awaited []runtime.Environment
-	for _, env := range c.environments.all() { // before the runners: a new runner's environment is one of these
+	for _, env := range c.allEnvironments() { // before the runners: a new runner's environment is one of these
 		used[env.Pin.Digest] = true
 		if env.Previous != nil {
 			awaited = append(awaited, env)
@@ -94,8 +94,8 @@ func (c *Cluster) usedImages() map[string]bool {
 	c.mu.Lock()
 	known := c.restored
 	for _, e := range c.entries {
-		used[e.runner.Environment.Pin.Digest] = true
-		known = known && e.runner.Environment.ID != ""
+		used[e.info.Environment.Pin.Digest] = true
+		known = known && e.info.Environment.ID != ""
 	}
 	c.mu.Unlock()
 	if !known {
@@ -111,7 +111,7 @@ func (c *Cluster) usedImages() map[string]bool {
 
 // imageChanged sends a hint for each environment whose runners are made from an image.
 func (c *Cluster) imageChanged(digest string) {
-	for _, env := range c.environments.all() {
+	for _, env := range c.allEnvironments() {
 		if env.Pin.Digest == digest {
 			c.changes.Send(env.ID)
 		}

@@ -3,7 +3,6 @@ package local
 import (
 	"context"
 
-	"github.com/rockpool/rockpool/local/placing"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -29,8 +28,8 @@ func (c *Cluster) Mark(ctx context.Context, id runtime.RunnerID, claim runtime.C
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		e.runner.Claim = claim
-		e.runner.Advance(runtime.RunnerClaimed)
+		e.info.Claim = claim
+		e.info.Advance(runtime.RunnerClaimed)
 		return nil
 	})
 }
@@ -41,11 +40,11 @@ func (c *Cluster) markable(id runtime.RunnerID) (*entry, error) {
 	switch {
 	case c.stopping:
 		return nil, errStopping()
-	case ok && !e.runner.Claim.Held() && c.Draining():
+	case ok && !e.info.Claim.Held() && !c.draining.IsZero():
 		return nil, runtime.Errorf(runtime.CodeClusterUnavailable, "the machine is being drained; end that with rockpool drain --off")
-	case !ok || e.removing || e.runner.State == runtime.RunnerStopping || e.runner.State == runtime.RunnerGone:
+	case !ok || e.removing || e.info.State == runtime.RunnerStopping || e.info.State == runtime.RunnerGone:
 		return nil, gone(id)
-	case e.runner.State == runtime.RunnerStarting:
+	case e.info.State == runtime.RunnerStarting:
 		return nil, runtime.Errorf(runtime.CodeConflict, "runner %s isn't ready: it is still starting", id)
 	}
 	return e, nil
@@ -55,18 +54,18 @@ func (c *Cluster) markable(id runtime.RunnerID) (*entry, error) {
 func (c *Cluster) Runners(_ context.Context, env runtime.EnvironmentID) ([]runtime.Runner, error) {
 	c.mu.Lock()
 	all := make([]runtime.Runner, 0, len(c.entries))
-	waiting := map[int]*placing.Place{}
+	var waiting []int
 	for _, e := range c.entries {
 		if env == "" || e.environment == env {
-			if e.runner.State == runtime.RunnerStarting && e.place.Waits() {
-				waiting[len(all)] = e.place
+			if e.info.State == runtime.RunnerStarting && !e.led {
+				waiting = append(waiting, len(all))
 			}
-			all = append(all, e.runner)
+			all = append(all, e.info)
 		}
 	}
 	c.mu.Unlock()
-	for i, place := range waiting {
-		all[i].Message, all[i].Lacks = place.Reason(), place.Lacks()
+	for _, i := range waiting {
+		all[i].Message, all[i].Lacks = c.scheduler.Waiting(all[i].ID)
 	}
 	return all, nil
 }

@@ -2,14 +2,13 @@ package local
 
 import (
 	"fmt"
-	"iter"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/placing"
+	"github.com/rockpool/rockpool/local/runner"
 	"github.com/rockpool/rockpool/local/scheduler"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/wait"
@@ -19,7 +18,7 @@ import (
 // a half runners fit.
 func (c *Config) tight(t *testing.T) runtime.Environment {
 	t.Helper()
-	machine, err := placing.Measure(1000)
+	machine, err := measure(1000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,13 +79,9 @@ func TestRunnersWaitForCapacity(t *testing.T) {
 	if err := b.Start(t.Context(), never, env, runtime.PriorityWaiting); err != nil {
 		t.Fatal(err)
 	}
-	wait.For(t, "it waits in its new place", func() bool { // its old evaluation is cancelled after that
-		for e := range b.placer.Scheduler.Snapshot().EachEvaluation(never) {
-			if e.Status == runtime.EvaluationCancelled {
-				return true
-			}
-		}
-		return false
+	wait.For(t, "it waits in its new place", func() bool {
+		e := b.evaluations(never)[0]
+		return e.Status == runtime.EvaluationBlocked && e.Priority == int(runtime.PriorityWaiting)
 	})
 	if err := b.Remove(t.Context(), second); err != nil {
 		t.Fatal(err)
@@ -99,7 +94,7 @@ func TestRunnersWaitForCapacity(t *testing.T) {
 	if _, there := b.runner(refill); there {
 		t.Error("a runner that was removed from the queue is listed")
 	}
-	if used := b.placer.Scheduler.Snapshot().Node().Used.MemoryMiB; used != 2*env.Resources.MemoryMiB {
+	if used := b.scheduler.Node().Used.MemoryMiB; used != 2*env.Resources.MemoryMiB {
 		t.Errorf("%d MiB are promised", used)
 	}
 }
@@ -143,7 +138,7 @@ func TestQueuedRunnerSurvivesARestart(t *testing.T) {
 	if why := b.whyWaiting(waits); !strings.Contains(why, "memory exhausted") {
 		t.Errorf("it waits for: %s", why)
 	}
-	if trigger := first(b.placer.Scheduler.Snapshot().EachEvaluation(waits)).Trigger; trigger != runtime.TriggerNoRoom {
+	if trigger := b.evaluations(waits)[0].Trigger; trigger != runtime.TriggerNoRoom {
 		t.Errorf("its last evaluation was made by %s", trigger)
 	}
 	if err := b.Remove(t.Context(), one); err != nil {
@@ -158,11 +153,10 @@ func TestQueuedRunnerSurvivesARestart(t *testing.T) {
 	}
 }
 
-func first[T any](all iter.Seq[T]) (zero T) {
-	for value := range all {
-		return value
-	}
-	return zero
+// evaluations returns a runner's evaluations, newest first.
+func (b *bench) evaluations(id runtime.RunnerID) []runtime.Evaluation {
+	all, _ := b.scheduler.Evaluations(runtime.EvaluationFilter{RunnerID: id})
+	return all
 }
 
 // A refill that a claim waits for is made before refills that also have allocations and were
@@ -173,7 +167,7 @@ func TestClaimedRefillStartsFirst(t *testing.T) {
 	b.config.Parallel = 1
 	b.open()
 	b.run()
-	release, err := b.placer.Gate.Pass("", "none", runtime.PriorityWaiting).Enter(t.Context())
+	release, err := b.starts.Pass("", "none", runtime.PriorityWaiting).Enter(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +176,7 @@ func TestClaimedRefillStartsFirst(t *testing.T) {
 		if err := b.Start(t.Context(), id, hostEnvironment(), runtime.PriorityRefill); err != nil {
 			t.Fatal(err)
 		}
-		wait.For(t, "it is placed, and in the queue", func() bool { return b.placer.Gate.Waiting() > i })
+		wait.For(t, "it is placed, and in the queue", func() bool { return b.starts.Waiting() > i })
 	}
 	if err := b.Start(t.Context(), ids[2], hostEnvironment(), runtime.PriorityWaiting); err != nil {
 		t.Fatal(err)
@@ -191,7 +185,7 @@ func TestClaimedRefillStartsFirst(t *testing.T) {
 	var began []time.Time
 	for _, id := range ids {
 		b.await(id, runtime.RunnerIdle)
-		began = append(began, b.privateOf(id).Task.StartedAt)
+		began = append(began, startedAt(b.privateOf(id)))
 	}
 	if !began[2].Before(began[0]) || !began[0].Before(began[1]) {
 		t.Errorf("they were started at %v", began)
@@ -201,20 +195,30 @@ func TestClaimedRefillStartsFirst(t *testing.T) {
 // Added resources of the machine wake waiting runners.
 func TestAddedCapacityWakesWaitingRunners(t *testing.T) {
 	b := running(t)
-	machine := b.placer.Scheduler.Snapshot().Node().Machine
+	machine := b.scheduler.Node().Machine
 	small := machine
 	small.Processes = 1
-	if err := b.placer.Scheduler.SetMachine(small); err != nil {
+	if err := b.scheduler.SetMachine(small); err != nil {
 		t.Fatal(err)
 	}
 	id := runtime.NewRunnerID()
 	if err := b.Start(t.Context(), id, hostEnvironment(), runtime.PriorityRefill); err != nil {
 		t.Fatal(err)
 	}
-	wait.For(t, "it waits for processes", func() bool { return b.placer.Scheduler.Stats().Depths.Blocked > 0 })
-	b.placer.Measure()
-	if now := b.placer.Scheduler.Snapshot().Node().Machine; now != machine {
+	wait.For(t, "it waits for processes", func() bool { return b.scheduler.Stats().Depths.Blocked > 0 })
+	b.measure()
+	if now := b.scheduler.Node().Machine; now != machine {
 		t.Errorf("the machine is %+v, and was %+v", now, machine)
 	}
 	b.await(id, runtime.RunnerIdle)
+}
+
+// startedAt returns when a runner's first process was started.
+func startedAt(r runner.Record) time.Time {
+	for _, e := range r.Events {
+		if e.Kind == runtime.TaskStarted {
+			return e.At
+		}
+	}
+	return time.Time{}
 }

@@ -23,7 +23,7 @@ func TestSchemaHasAllSchedulerEnums(t *testing.T) {
 		"EvaluationStatus":  texts(runtime.EvaluationPending, runtime.EvaluationBlocked, runtime.EvaluationComplete, runtime.EvaluationFailed, runtime.EvaluationCancelled),
 		"AllocationStatus":  texts(runtime.AllocationPending, runtime.AllocationRunning, runtime.AllocationComplete, runtime.AllocationFailed, runtime.AllocationLost),
 		"DesiredState":      texts(runtime.DesiredRun, runtime.DesiredStop),
-		"Dimension":         texts(CPU, Memory, Processes, Workspace),
+		"Dimension":         texts(Dimensions()...),
 	} {
 		body := regexp.MustCompile(`(?s)\nenum ` + enum + ` \{\n(.*?)\n\}`).FindSubmatch(schema)
 		if body == nil {

@@ -16,8 +16,6 @@ import (
 	"github.com/rockpool/rockpool/local/network/ports"
 	"github.com/rockpool/rockpool/local/network/watch"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
-	"github.com/rockpool/rockpool/local/taskrunner"
-	"github.com/rockpool/rockpool/runtime"
 )
 
 // watch ends runners whose packet filter was changed, until ctx ends. The kernel reports changes,
@@ -105,9 +103,6 @@ func (t *touched) take() map[string]bool {
 	return tables
 }
 
-// unfenced is the End of a runner whose packet filter was changed.
-var unfenced = taskrunner.End{Reason: runtime.GoneStoppedOutside, Message: "another program of the machine changed its packet filter"}
-
 // Verify verifies all runners' packet filters, and ends the runners whose filters were changed.
 func (a *Access) Verify(ctx context.Context) { a.verify(ctx, func(*Runner) bool { return true }) }
 
@@ -143,7 +138,7 @@ func (a *Access) verify(ctx context.Context, of func(*Runner) bool) {
 		}
 		a.log.Error("a runner was ended because its packet filter was changed: check which program replaces this machine's packet filters",
 			zap.String("runner", string(r.id)), zap.Error(err))
-		r.owner.Stop(unfenced)
+		r.owner.StopOutside("another program of the machine changed its packet filter")
 	}
 }
 
