@@ -3,7 +3,7 @@
 //
 // A runner's record is stored before anything of the runner is made. Everything that is made can be
 // found and removed by the runner's id alone. The scheduler (package scheduler) decides when a runner
-// gets its allocation. From then on one goroutine (package runner) leads it to its end, with its
+// gets its allocation. Then one goroutine (package runner) leads it to its end, with its
 // state in the record. So the next server takes over the live runners of a server that was killed or
 // stopped, and cleans up the rest. The current state of runners is in memory, is updated by the
 // kernel (one pidfd per runner), and is written through to the [Store].

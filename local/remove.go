@@ -38,7 +38,7 @@ func (c *Cluster) Remove(ctx context.Context, id runtime.RunnerID) error {
 }
 
 // end ends a runner, whether it has its allocation, waits for it, or has ended already. The end of
-// its goroutine frees its room, so the scheduler must know before that it isn't wanted any more.
+// its goroutine frees its room, so the scheduler must know before that it is no longer wanted.
 func (c *Cluster) end(e *entry, exit runner.Exit) {
 	c.scheduler.Deregister(e.id)
 	e.runner.Stop(exit)

@@ -136,8 +136,8 @@ func (c *Cluster) recorded(ctx context.Context) ([]*entry, error) {
 // notThere is the end of a claimed runner that didn't survive the server.
 var notThere = runner.Exit{Reason: runtime.GoneStoppedOutside, Message: "it ended while no server ran, or its agent didn't answer the next one"}
 
-// restoreRunner takes over one live runner, however long others take, or removes what is left of a
-// dead one: until the given time it waits for that, which continues in the background. A dead runner
+// restoreRunner takes over one live runner, however long others take. It removes what is left of a
+// dead one, and waits for that until the given time; then it continues in the background. A dead runner
 // that was claimed stays listed as GONE until it is removed; the others are forgotten. It returns an
 // error if it can't find out whether the runner lives: then the runner is left as it is, and the
 // server must not start.

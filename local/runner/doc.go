@@ -13,9 +13,9 @@
 // States only move forward. Each is saved before anyone sees it; a change of events alone isn't
 // saved. A runner that was IDLE is never made again: it must not come back with an empty workspace.
 //
-// At its end a runner is removed: first its agent gets SIGKILL, then its sandbox is destroyed, as
-// soon as the agent has ended or after a second, then its directory and user ids are released. A
-// removal that failed is tried again with growing pauses, five times in all. Then the runner reports
+// At its end a runner is removed. First its agent gets SIGKILL. Its sandbox is destroyed as soon as
+// the agent has ended, or after a second. Then its directory and user ids are released. A removal that
+// failed is tried again with growing pauses, five times in all. Then the runner reports
 // what leaked, and each further call of Stop retries once more.
 //
 // Run ends in two ways. Stop ends the runner. The end of Run's context leaves it running for

@@ -2,7 +2,6 @@ package runner
 
 import (
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -56,9 +55,4 @@ func (s *Status) advance(to runtime.RunnerState, exit *Exit) {
 	if s.State.Before(to) {
 		s.State = to
 	}
-}
-
-// note adds an event and drops the oldest beyond KeptTaskEvents.
-func (s *Status) note(event Event) {
-	s.Events = append(slices.Clone(s.Events[max(0, len(s.Events)-runtime.KeptTaskEvents+1):]), event)
 }

@@ -49,7 +49,7 @@ func (r *Runner) remove(shutdown context.Context) {
 	}
 	r.record(runtime.TaskEnded, "", nil)
 	_ = r.move(runtime.RunnerGone, r.stopped()) // it is gone even if that can't be stored
-	close(r.ended)
+	r.report(nil, true)
 }
 
 // tryRemoval ends the first process, destroys the sandbox, and releases what prepare allocated.
@@ -107,11 +107,7 @@ func (r *Runner) removalFailed(try int, err error) {
 		r.status.Leak, r.unsaved = fmt.Sprintf("it couldn't be removed in %d tries: %v", try, err), true
 		_ = r.save() // the log has the error
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.removal = err
-	close(r.tried)
-	r.tried = make(chan struct{})
+	r.report(err, false)
 }
 
 // Try makes the runner, waits for its agent, and removes it again, without a record. If the removal

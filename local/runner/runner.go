@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -93,24 +94,25 @@ type Runner struct {
 	handle   Handle
 	dirty    bool  // destroy may have something to remove
 	lost     bool  // Restore has failed
-	exited   bool  // its first process ended by itself
+	exited   bool  // its first process ended without Stop
 	failed   error // the last error, for the log
 
 	again chan struct{} // a hint, capacity 1: Stop was called
-	ended chan struct{} // closed by conclude: the runner is GONE and removed
-	left  chan struct{} // closed by Run when it returns
 
 	mu      sync.Mutex              // guards the fields below
-	events  []Event                 // those of the status
+	events  []Event                 // the latest; replaced, never changed in place
 	stop    *Exit                   // set by the first Stop
 	ending  bool                    // it was stopped, or has ended
 	cancel  context.CancelCauseFunc // ends Run's live context
-	tried   chan struct{}           // closed and replaced when a removal fails
-	removal error                   // the error of that removal
+	tried   chan struct{}           // closed and replaced when a removal fails, and when Run ends
+	removal error                   // the result of that
+	over    bool                    // Run has ended, or has removed the runner
 }
 
-// errStopped is the cause of Run's live context after Stop.
-var errStopped = errors.New("the runner was stopped")
+var (
+	errStopped = errors.New("the runner was stopped") // the cause of Run's live context after Stop
+	errLeft    = errors.New("the server is stopping; the next one removes the runner")
+)
 
 // New returns a runner with a status, which counts as saved. It makes nothing yet.
 func New(config Config, s Status) *Runner {
@@ -120,7 +122,7 @@ func New(config Config, s Status) *Runner {
 		// the pool waits between runners that couldn't start.
 		restarts: restartPolicy{attempts: 2, interval: 5 * time.Minute, delay: 300 * time.Millisecond, jitter: 0.5},
 		dirty:    s.State != runtime.RunnerStarting,
-		again:    make(chan struct{}, 1), ended: make(chan struct{}), left: make(chan struct{}), tried: make(chan struct{}),
+		again:    make(chan struct{}, 1), tried: make(chan struct{}),
 	}
 	r.Sandbox = &Sandbox{
 		Group: s.Group, Counters: newCounters(r.log, config.Environment.Isolation == runtime.IsolationGVisor), config: config,
@@ -152,28 +154,30 @@ func (r *Runner) Stop(exit Exit) {
 // Wait returns nil once the runner is GONE and removed. It returns an error if the next removal
 // fails, if Run returns first because the server stops, or ctx's cause.
 func (r *Runner) Wait(ctx context.Context) error {
-	// removalFailed replaces the channel, so this call reports only a failure from now on.
+	// report replaces the channel, so this call reports only a failure from now on.
 	r.mu.Lock()
-	tried := r.tried
+	tried, over := r.tried, r.over
 	r.mu.Unlock()
-	// The runner may have ended before Run returned. Then both channels are closed, and this case
-	// can come first.
-	select {
-	case <-r.ended:
-		return nil
-	case <-tried:
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return r.removal
-	case <-r.left:
+	if !over {
 		select {
-		case <-r.ended:
-			return nil
-		default:
-			return errors.New("the server is stopping; the next one removes the runner")
+		case <-tried:
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.removal
+}
+
+// report wakes Wait with the result of a removal. After the last one, it does nothing.
+func (r *Runner) report(result error, last bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.over {
+		r.removal, r.over = result, last
+		close(r.tried)
+		r.tried = make(chan struct{})
 	}
 }
 
@@ -235,7 +239,7 @@ func (r *Runner) slot() int {
 // Run leads the runner until it is GONE and removed, or until shutdown ends; then a running one is
 // left running. It starts no goroutine.
 func (r *Runner) Run(shutdown context.Context) {
-	defer close(r.left)
+	defer r.report(errLeft, true)
 	defer r.close()
 	live, cancel := context.WithCancelCause(shutdown)
 	defer cancel(nil)
@@ -414,10 +418,12 @@ func (r *Runner) save() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), saveWithin)
 	defer cancel()
-	if s := r.status; s.Reason == runtime.GoneStartFailed || s.Reason == runtime.GoneUnknown {
+	s := r.status
+	s.Events = r.events // only this goroutine writes them
+	if s.Reason == runtime.GoneStartFailed || s.Reason == runtime.GoneUnknown {
 		r.log.Warn("a runner couldn't be started or watched, and is removed", zap.Any("events", s.Events), zap.Error(r.failed))
 	}
-	if err := r.config.Save(ctx, r.status); err != nil {
+	if err := r.config.Save(ctx, s); err != nil {
 		r.log.Warn("a runner's state couldn't be stored", zap.Error(err))
 		return err
 	}
@@ -431,10 +437,10 @@ func (r *Runner) record(kind runtime.TaskEventKind, detail string, err error) {
 	if err != nil {
 		r.failed = err
 	}
-	r.status.note(Event{At: time.Now(), Kind: kind, Detail: detail})
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.events = r.status.Events
+	kept := r.events[max(0, len(r.events)-runtime.KeptTaskEvents+1):]
+	r.events = append(slices.Clone(kept), Event{At: time.Now(), Kind: kind, Detail: detail})
 }
 
 // stopped returns the Exit of the first Stop, and nil before. Once set, it doesn't change.

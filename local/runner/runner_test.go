@@ -187,7 +187,7 @@ func TestStopWhileItStarts(t *testing.T) {
 				task.Stop(Exit{})
 			}
 			ctx, cancel := context.WithCancel(context.Background())
-			go task.Run(ctx)
+			leave := runs(task, ctx, cancel)
 			pass(after)
 			began := time.Now()
 			task.Stop(Exit{})
@@ -197,8 +197,7 @@ func TestStopWhileItStarts(t *testing.T) {
 			if w.last().State != runtime.RunnerGone || !slices.Contains(w.phases, runtime.RunnerStopping) {
 				t.Errorf("phases %v", w.phases)
 			}
-			cancel()
-			<-task.left
+			leave()
 		})
 	}
 }
@@ -278,7 +277,7 @@ func TestLeftRunningAndRestored(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(context.Background())
-		go again.Run(ctx)
+		leave = runs(again, ctx, cancel)
 		synctest.Wait()
 		if len(w.states) != saves {
 			t.Errorf("a restore that changed nothing was saved: %+v", w.last())
@@ -288,8 +287,7 @@ func TestLeftRunningAndRestored(t *testing.T) {
 			t.Error(err)
 		}
 		want(t, "states", w.phases, runtime.RunnerIdle, runtime.RunnerStopping, runtime.RunnerGone)
-		cancel()
-		<-again.left
+		leave()
 
 		w.procs[0].end()
 		gone := w.runner(w.states[saves-1]) // its state while it ran
@@ -307,12 +305,12 @@ func TestLeftRunningAndRestored(t *testing.T) {
 }
 
 func TestEventsAreBounded(t *testing.T) {
-	var s Status
+	r := (&world{}).runner(starting)
 	for i := range 25 {
-		s.note(Event{Detail: fmt.Sprint(i)})
+		r.record(runtime.TaskPreparing, fmt.Sprint(i), nil)
 	}
-	if len(s.Events) != 10 || s.Events[0].Detail != "15" || s.Events[9].Detail != "24" {
-		t.Errorf("%+v", s.Events)
+	if all := r.Events(); len(all) != 10 || all[0].Detail != "15" || all[9].Detail != "24" {
+		t.Errorf("%+v", all)
 	}
 }
 
@@ -372,9 +370,7 @@ func TestRandomFaults(t *testing.T) {
 					if task.Restore(ctx) != nil {
 						task.Stop(Exit{})
 					}
-					running := task
-					go running.Run(ctx)
-					leave = func() { cancel(); <-running.left }
+					leave = runs(task, ctx, cancel)
 				}
 				synctest.Wait()
 			}

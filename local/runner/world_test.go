@@ -219,9 +219,18 @@ func (w *world) runner(s Status) *Runner {
 func led(w *world, s Status) (r *Runner, leave func()) {
 	r = w.runner(s)
 	ctx, cancel := context.WithCancel(context.Background())
-	go r.Run(ctx)
-	return r, func() {
+	return r, runs(r, ctx, cancel)
+}
+
+// runs runs r until the function that it returns is called, or r has ended.
+func runs(r *Runner, ctx context.Context, cancel func()) (leave func()) {
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		r.Run(ctx)
+	}()
+	return func() {
 		cancel()
-		<-r.left
+		<-left
 	}
 }

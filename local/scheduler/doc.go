@@ -23,7 +23,7 @@
 //	             └──────────────────────────────────────────────────┘ room was freed and promised to it
 //
 // An evaluation that a newer one of its job supersedes is CANCELLED. Deregister and the collection
-// of ended records need no worker: they act at once, and leave a COMPLETE evaluation.
+// of ended records need no worker: they act immediately, and leave a COMPLETE evaluation.
 //
 // One lock guards the queue and the state. Workers plan without it, so two plans can want the same
 // room; then one is refused. While the machine drains, nothing is dequeued.

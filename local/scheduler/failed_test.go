@@ -52,7 +52,7 @@ func TestFollowUpPlacesTheRunner(t *testing.T) {
 	})
 }
 
-// The evaluation of a runner that isn't wanted any more has no follow-up.
+// The evaluation of a runner that is no longer wanted has no follow-up.
 func TestFailedEvaluationOfAnUnwantedRunner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, Config{})

@@ -171,8 +171,8 @@ func (s *Scheduler) release(d delivery) {
 	d.job.held = nil
 }
 
-// ack ends a delivery, and schedules the pending evaluation of its job. It reports false if d isn't
-// held any more.
+// ack ends a delivery, and schedules the pending evaluation of its job. It reports false if d is
+// no longer held.
 func (s *Scheduler) ack(d delivery) bool {
 	if !d.holds() {
 		return false
@@ -186,7 +186,7 @@ func (s *Scheduler) ack(d delivery) bool {
 }
 
 // nack gives d back. It is delivered again after a growing delay. After maxDeliveries it fails, and
-// a follow-up continues it later. It reports false if d isn't held any more.
+// a follow-up continues it later. It reports false if d is no longer held.
 func (s *Scheduler) nack(d delivery) bool {
 	if !d.holds() {
 		return false

@@ -261,9 +261,9 @@ func (s *Scheduler) Node() Node {
 	return s.node
 }
 
-// Waiting returns why a runner isn't placed yet; "" means that it only waits for its turn, is
-// placed, or is unknown. lacks is the room that it waits for, beyond what is free now. It is zero if
-// the runner doesn't wait for room, or can never fit.
+// Waiting returns why a runner isn't placed yet. An empty reason means that it only waits for its
+// turn, is placed, or is unknown. lacks is the room that it waits for, beyond what is free now. It is
+// zero if the runner doesn't wait for room, or can never fit.
 func (s *Scheduler) Waiting(id runtime.RunnerID) (reason string, lacks runtime.Resources) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -62,7 +62,7 @@ type plan struct {
 	short []runtime.Shortage
 }
 
-// plan decides what to do for d's job in the room that is there now.
+// plan decides what to do for d's job in the present room.
 func (s *Scheduler) plan(d delivery) plan {
 	s.mu.Lock()
 	unplaced, r := d.job.unplaced(), s.roomFor(d.job, runtime.Priority(d.Priority))

@@ -60,6 +60,7 @@ func clusterFigures() map[string]string {
 		"scheduler_placed_total":                     "Scheduler.Placed",
 		"scheduler_stopped_total":                    "Scheduler.Stopped",
 		"scheduler_collected_total":                  "Scheduler.Collected",
+		`scheduler_evaluations{state="READY"}`:       "Scheduler.Depths.Ready",
 		`scheduler_evaluations{state="PENDING"}`:     "Scheduler.Depths.Pending",
 		`scheduler_evaluations{state="OUTSTANDING"}`: "Scheduler.Depths.Outstanding",
 		`scheduler_evaluations{state="DELAYED"}`:     "Scheduler.Depths.Delayed",
@@ -108,7 +109,6 @@ func TestFiguresAreNotMixedUp(t *testing.T) {
 	numbers := number(&l)
 	l.Tasks.Phases = map[tasks.Phase]timing.Reading{tasks.Turn: half(), tasks.Place: half()}
 	l.Scheduler.Timings = map[runtime.EvaluationType]map[scheduler.Step]timing.Reading{runtime.EvaluationStop: {scheduler.StepPlan: half()}}
-	l.Scheduler.Depths.Ready = 11
 	l.Scheduler.Depths.Lacking = map[runtime.Dimension]int{runtime.DimensionMemory: 7}
 	l.Node.Capacity = runtime.Resources{CPUMHz: 100, MemoryMiB: 200, Processes: 400, WorkspaceMiB: 800}
 	l.Node.Used = runtime.Resources{CPUMHz: 50, MemoryMiB: 50, Processes: 50, WorkspaceMiB: 1600}
@@ -140,9 +140,7 @@ func TestFiguresAreNotMixedUp(t *testing.T) {
 	}
 	for name, value := range map[string]any{
 		"scheduler_refreshes_total":                                  l.Scheduler.PlansRefused,
-		`scheduler_evaluations{state="READY"}`:                       11,
-		`scheduler_ready_evaluations{type="STOP"}`:                   6,
-		`scheduler_ready_evaluations{type="COLLECT"}`:                0,
+		`scheduler_ready_evaluations{type="PLACE"}`:                  l.Scheduler.Depths.Ready,
 		`scheduler_blocked_evaluations{dimension="MEMORY"}`:          7,
 		`scheduler_blocked_evaluations{dimension="CPU"}`:             0,
 		`scheduler_promised_ratio{dimension="CPU"}`:                  0.5,
