@@ -19,8 +19,6 @@ import (
 	"sync"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/local/image"
 	"github.com/rockpool/rockpool/local/network/access"
@@ -122,26 +120,17 @@ const restoreWithin = time.Minute
 // server. If ctx ends first, New returns its cause and leaves the rest as it is for the next
 // server.
 func New(ctx context.Context, config Config) (*Cluster, error) {
-	if config.CgroupParent == "" {
-		config.CgroupParent = "rockpool"
-	}
 	if !helper.ValidParent("/" + config.CgroupParent) {
 		return nil, fmt.Errorf("cgroup parent %q must be rockpool or below it", config.CgroupParent)
 	}
 	if config.Parallel <= 0 {
 		config.Parallel = goruntime.NumCPU()
 	}
-	if config.Logger == nil {
-		config.Logger = zap.NewNop()
-	}
-	dir, err := filepath.Abs(config.Dir)
-	if err != nil {
+	var err error
+	if config.Dir, err = realDir(config.Dir); err != nil {
 		return nil, err
 	}
-	if dir, err = realDir(dir); err != nil {
-		return nil, err
-	}
-	config.Dir, config.Removals = dir, 2*config.Parallel
+	config.Removals = 2 * config.Parallel
 	if config.Network != nil {
 		config.Offer = &config.Network.Offer
 	}
@@ -170,10 +159,14 @@ func New(ctx context.Context, config Config) (*Cluster, error) {
 	return c, nil
 }
 
-// realDir makes dir and returns its path without symbolic links: a sandbox's directory must have
-// the same path from everywhere.
+// realDir makes dir and returns its absolute path without symbolic links: a sandbox's directory must
+// have the same path from everywhere.
 func realDir(dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
 		return "", err
 	}
 	return filepath.EvalSymlinks(dir)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/rockpool/rockpool/local/image"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
@@ -14,13 +13,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Defaults of the image limits.
-const (
-	DefaultImageBytes   = 10 << 30 // bytes of one unpacked image
-	DefaultImageEntries = 1 << 20  // files of one image
-	DefaultCacheBytes   = 20 << 30 // bytes of all images
-	DefaultImageTimeout = 30 * time.Minute
-)
+// imageEntries bounds the files of one image.
+const imageEntries = 1 << 20
 
 // openImages opens the image cache, and starts pulling the images of all environments. Without
 // root, or with a listening helper, it uses a worker that may give files to other users.
@@ -30,10 +24,7 @@ func (c *Cluster) openImages() (err error) {
 	config.Logger = c.config.Logger.Named("images")
 	config.Skeleton.Home = runtime.Home
 	config.Skeleton.Directories, config.Skeleton.Files = spec.ImageRoot()
-	config.Image.Bytes = cmp.Or(config.Image.Bytes, DefaultImageBytes)
-	config.Image.Entries = cmp.Or(config.Image.Entries, DefaultImageEntries)
-	config.Bytes = cmp.Or(config.Bytes, DefaultCacheBytes)
-	config.Within = cmp.Or(config.Within, DefaultImageTimeout)
+	config.Image.Entries = cmp.Or(config.Image.Entries, imageEntries)
 	config.Used, config.Changed = c.usedImages, c.imageChanged
 	switch {
 	case c.host.Direct == nil:

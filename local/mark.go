@@ -10,15 +10,17 @@ import (
 // still starting.
 func (c *Cluster) Mark(ctx context.Context, id runtime.RunnerID, claim runtime.Claim) error {
 	c.mu.Lock()
-	e, err := c.markable(id)
+	e, stopping := c.entries[id], c.stopping
 	c.mu.Unlock()
-	if err != nil {
-		return err
+	switch {
+	case stopping:
+		return errStopping()
+	case e == nil:
+		return gone(id)
 	}
 	return e.turn.Do(ctx, func() error {
-		// It may have ended or been removed while this call waited for its turn.
 		c.mu.Lock()
-		_, err := c.markable(id)
+		err := c.markable(e)
 		c.mu.Unlock()
 		if err != nil {
 			return err
@@ -34,20 +36,19 @@ func (c *Cluster) Mark(ctx context.Context, id runtime.RunnerID, claim runtime.C
 	})
 }
 
-// markable returns the entry of a runner that is claimed or can be. The caller holds mu.
-func (c *Cluster) markable(id runtime.RunnerID) (*entry, error) {
-	e, ok := c.entries[id]
+// markable returns an error unless a runner is claimed or can be. The caller holds mu.
+func (c *Cluster) markable(e *entry) error {
 	switch {
 	case c.stopping:
-		return nil, errStopping()
-	case ok && !e.info.Claim.Held() && !c.draining.IsZero():
-		return nil, runtime.Errorf(runtime.CodeClusterUnavailable, "the machine is being drained; end that with rockpool drain --off")
-	case !ok || e.removing || e.info.State == runtime.RunnerStopping || e.info.State == runtime.RunnerGone:
-		return nil, gone(id)
+		return errStopping()
+	case !e.info.Claim.Held() && !c.draining.IsZero():
+		return runtime.Errorf(runtime.CodeClusterUnavailable, "the machine is being drained; end that with rockpool drain --off")
+	case e.removing || !e.info.State.Before(runtime.RunnerStopping):
+		return gone(e.id)
 	case e.info.State == runtime.RunnerStarting:
-		return nil, runtime.Errorf(runtime.CodeConflict, "runner %s isn't ready: it is still starting", id)
+		return runtime.Errorf(runtime.CodeConflict, "runner %s isn't ready: it is still starting", e.id)
 	}
-	return e, nil
+	return nil
 }
 
 // Runners implements runtime.Cluster, from memory.

@@ -23,6 +23,8 @@ import (
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/local/host"
+	"github.com/rockpool/rockpool/local/image"
+	"github.com/rockpool/rockpool/local/image/tree"
 	"github.com/rockpool/rockpool/local/runner"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
@@ -172,7 +174,7 @@ func newBench(t testing.TB) *bench {
 		Agent:        sandboxtest.Agent(t),
 		Helper:       sandboxtest.Helper(t),
 		CgroupParent: fmt.Sprintf("rockpool/test-%d-%d", os.Getpid(), time.Now().UnixNano()),
-	}}}
+	}, Images: image.Config{Image: tree.Limits{Bytes: 10 << 30}, Bytes: 20 << 30, Within: 30 * time.Minute}}}
 	b.open()
 	return b
 }

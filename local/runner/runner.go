@@ -303,11 +303,9 @@ func (r *Runner) live(ctx context.Context) *Exit {
 	if ctx.Err() != nil {
 		return nil
 	}
-	err := r.handle.Wait(ctx)
-	switch {
-	case ctx.Err() != nil:
+	if err := r.handle.Wait(ctx); err != nil && ctx.Err() != nil {
 		return nil
-	case err != nil:
+	} else if err != nil {
 		exit := &Exit{runtime.GoneUnknown, "the server could no longer watch it; the server's log says why"}
 		r.record(runtime.TaskGone, exit.Message, fmt.Errorf("wait for its end: %w", err))
 		return exit

@@ -27,19 +27,13 @@ type Config struct {
 }
 
 // Overcommit is the factor by which each of the machine's resources is overcommitted. A runner's
-// limits are ceilings that it rarely reaches. 0 stands for the default; decision 8 explains the
-// defaults.
+// limits are ceilings that it rarely reaches. 0 stands for the default. With the defaults, 32 runners
+// of the default size fit per GiB of memory, and about 250 per core; decision 8 explains them.
 type Overcommit struct {
-	CPU       float64
-	Memory    float64
-	Processes float64
-	Workspace float64
-}
-
-// DefaultOvercommit returns the default factors: 32 runners of the default size fit per GiB of
-// memory, and about 250 per core.
-func DefaultOvercommit() Overcommit {
-	return Overcommit{CPU: 250, Memory: 8, Processes: 8, Workspace: 32}
+	CPU       float64 // default: 250
+	Memory    float64 // default: 8
+	Processes float64 // default: 8
+	Workspace float64 // default: 32
 }
 
 // Collect is how long ended evaluations, allocations and jobs are kept.
@@ -61,9 +55,8 @@ func (config Config) withDefaults() Config {
 		config.Changed = func(runtime.EnvironmentID) {}
 	}
 	config.Workers = cmp.Or(config.Workers, min(max(goruntime.NumCPU(), 2), 8))
-	o, standard := &config.Overcommit, DefaultOvercommit()
-	o.CPU, o.Memory = cmp.Or(o.CPU, standard.CPU), cmp.Or(o.Memory, standard.Memory)
-	o.Processes, o.Workspace = cmp.Or(o.Processes, standard.Processes), cmp.Or(o.Workspace, standard.Workspace)
+	o := config.Overcommit
+	config.Overcommit = Overcommit{cmp.Or(o.CPU, 250), cmp.Or(o.Memory, 8), cmp.Or(o.Processes, 8), cmp.Or(o.Workspace, 32)}
 	c := &config.Collect
 	c.Evaluations, c.Runners = cmp.Or(c.Evaluations, 5*time.Minute), cmp.Or(c.Runners, 5*time.Minute)
 	c.Every = cmp.Or(c.Every, min(time.Minute, c.Evaluations, c.Runners))

@@ -82,11 +82,13 @@ func TestJobsAreChecked(t *testing.T) {
 	}
 }
 
+// laptop is opened with the default factors.
+var laptop = runtime.Resources{CPUMHz: 2 * 2000, MemoryMiB: 2048, Processes: 32768, WorkspaceMiB: 2048}
+
 // The smallest usual machine holds eight pools of two, and as many claimed runners, all of the
 // default size.
 func TestDefaultsSufficeForALaptop(t *testing.T) {
-	laptop := runtime.Resources{CPUMHz: 2 * 2000, MemoryMiB: 2048, Processes: 32768, WorkspaceMiB: 2048}
-	run(t, Config{Machine: laptop, Overcommit: DefaultOvercommit()}, func(t *testing.T, s *bed) {
+	run(t, Config{Machine: laptop}, func(t *testing.T, s *bed) {
 		for i := range 40 {
 			j := wish(fmt.Sprint(i), fmt.Sprint(i%8), 50)
 			j.Resources = runtime.DefaultResources()

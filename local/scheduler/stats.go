@@ -7,10 +7,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
-// Types returns all evaluation types in a fixed order.
-func Types() []runtime.EvaluationType {
-	return []runtime.EvaluationType{runtime.EvaluationPlace, runtime.EvaluationStop, runtime.EvaluationCollect}
-}
+// types has all evaluation types.
+var types = []runtime.EvaluationType{runtime.EvaluationPlace, runtime.EvaluationStop, runtime.EvaluationCollect}
 
 // A Step is one step of the work on an evaluation; each is timed.
 type Step string
@@ -22,9 +20,6 @@ const (
 	StepPlan     Step = "PLAN"     // applying it
 	StepAck      Step = "ACK"      // passing the allocation on, and acknowledging the evaluation
 )
-
-// Steps returns all steps in their order.
-func Steps() []Step { return []Step{StepSchedule, StepPlan, StepAck} }
 
 // Stats is what a Scheduler has counted since New, and its current depths.
 type Stats struct {
@@ -69,9 +64,9 @@ type timings map[runtime.EvaluationType]map[Step]*timing.Histogram
 func newTimings() timings {
 	const us, ms = time.Microsecond, time.Millisecond
 	all := timings{}
-	for _, t := range Types() {
+	for _, t := range types {
 		all[t] = map[Step]*timing.Histogram{}
-		for _, step := range Steps() {
+		for _, step := range []Step{StepSchedule, StepPlan, StepAck} {
 			all[t][step] = timing.New(10*us, 50*us, 100*us, 500*us, ms, 5*ms, 50*ms, 500*ms, 5000*ms)
 		}
 	}

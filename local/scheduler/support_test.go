@@ -41,7 +41,7 @@ func open(t testing.TB, config Config) *bed {
 	if config.Machine == (runtime.Resources{}) {
 		config.Machine = small
 	}
-	if config.Overcommit == (Overcommit{}) {
+	if config.Overcommit == (Overcommit{}) && config.Machine != laptop {
 		config.Overcommit = exact
 	}
 	if config.Logger == nil {

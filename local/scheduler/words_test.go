@@ -18,7 +18,7 @@ func TestSchemaHasAllSchedulerEnums(t *testing.T) {
 		t.Fatal(err)
 	}
 	for enum, words := range map[string][]string{
-		"EvaluationType":    texts(Types()...),
+		"EvaluationType":    texts(types...),
 		"EvaluationTrigger": texts(runtime.TriggerRegister, runtime.TriggerDeregister, runtime.TriggerRestore, runtime.TriggerAllocationLost, runtime.TriggerNoRoom, runtime.TriggerFailedFollowUp, runtime.TriggerInterval, runtime.TriggerNodeChanged, runtime.TriggerPreempted, runtime.TriggerOther), // the last three are Nomad's
 		"EvaluationStatus":  texts(runtime.EvaluationPending, runtime.EvaluationBlocked, runtime.EvaluationComplete, runtime.EvaluationFailed, runtime.EvaluationCancelled),
 		"AllocationStatus":  texts(runtime.AllocationPending, runtime.AllocationRunning, runtime.AllocationComplete, runtime.AllocationFailed, runtime.AllocationLost),
