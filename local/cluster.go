@@ -260,17 +260,14 @@ func (c *Cluster) close() {
 // connection.
 func (c *Cluster) Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, error) {
 	c.mu.Lock()
-	state := runtime.RunnerGone
-	if e, ok := c.entries[id]; ok {
-		if state = e.info.State; e.removing {
-			state = runtime.RunnerGone
-		}
-	}
+	e := c.entries[id]
+	live := e != nil && !e.removing && e.info.State.Before(runtime.RunnerStopping)
+	starting := live && e.info.State == runtime.RunnerStarting
 	c.mu.Unlock()
-	switch state {
-	case runtime.RunnerGone, runtime.RunnerStopping:
+	switch {
+	case !live:
 		return nil, gone(id)
-	case runtime.RunnerStarting:
+	case starting:
 		return nil, runtime.Errorf(runtime.CodeClusterUnavailable, "runner %s is starting", id)
 	}
 	conn, err := c.host.Dial(ctx, id)

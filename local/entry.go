@@ -180,17 +180,15 @@ func (c *Cluster) reportLeak(e *entry, leak string) {
 	subject := "runner " + string(e.id)
 	c.mu.Lock()
 	was := c.leaks[e.id]
-	if leak != "" {
-		c.leaks[e.id] = true
-	} else {
+	c.leaks[e.id] = leak != ""
+	if leak == "" {
 		delete(c.leaks, e.id)
 	}
 	c.mu.Unlock()
-	if was && leak == "" {
-		c.problems.Resolve(subject)
-	}
 	if leak != "" {
 		c.problems.Report(subject, leak)
+	} else if was {
+		c.problems.Resolve(subject)
 	}
 }
 

@@ -51,12 +51,14 @@ func (c *Cluster) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// All runners are known from here on, so unused images can be deleted.
+	known, roots := map[runtime.RunnerID]bool{}, []string{}
 	c.mu.Lock()
-	c.restored = true
+	c.restored = true // all runners are known, so unused images can be deleted
+	for id, e := range c.entries {
+		known[id], roots = true, append(roots, e.runner.Sandbox.Root())
+	}
 	c.mu.Unlock()
-	// Remove ranges and roots that no restored runner uses.
-	for what, err := range map[string]error{"ranges of user ids": c.host.SweepRanges(c.knows), "root directories": c.host.SweepRoots(c.roots())} {
+	for what, err := range map[string]error{"ranges of user ids": c.host.SweepRanges(known), "root directories": c.host.SweepRoots(roots)} {
 		if err != nil { // the next server tries again
 			c.problems.Report(what, fmt.Sprintf("the last server's leftovers can't be removed; the next start tries again: %v", err))
 		}
@@ -86,51 +88,46 @@ func (c *Cluster) restoreRunners(ctx context.Context, left []*entry) error {
 // recorded returns the entries of everything that the last server left: records, and directories
 // without a record.
 func (c *Cluster) recorded(ctx context.Context) ([]*entry, error) {
+	directories, err := os.ReadDir(c.host.RunnersDir())
+	if err != nil {
+		return nil, err
+	}
+	begun := map[runtime.RunnerID]bool{} // the directory is the first thing that is made
+	for _, d := range directories {
+		begun[runtime.RunnerID(d.Name())] = true
+	}
 	var left []*entry
-	known := map[string]bool{}
-	err := c.config.Store.Runners(ctx, func(r runtime.Runner, text []byte, unreadable error) error {
-		known[string(r.ID)] = true
+	err = c.config.Store.Runners(ctx, func(r runtime.Runner, text []byte, unreadable error) error {
 		if !helper.ValidID(string(r.ID)) {
 			c.problems.Report(fmt.Sprintf("runner %q", r.ID), "its record has an invalid id, so it was skipped")
 			return nil
 		}
-		var p runner.Record
+		var record runner.Record
 		if unreadable == nil {
-			unreadable = json.Unmarshal(text, &p)
+			unreadable = json.Unmarshal(text, &record)
 		}
 		if unreadable == nil { // the scheduler would refuse it
 			unreadable = jobOf(r, runtime.PriorityRefill).Check()
 		}
 		if unreadable != nil {
 			c.problems.Report("runner "+string(r.ID), fmt.Sprintf("its record can't be read, so it was removed: %v", unreadable))
-			r, p = runtime.Runner{ID: r.ID, State: runtime.RunnerStarting}, runner.Record{}
+			r, record = runtime.Runner{ID: r.ID, State: runtime.RunnerStarting}, runner.Record{}
 		}
-		if !helper.ValidParent(path.Dir(p.Group)) || path.Base(p.Group) != string(r.ID) {
-			p.Group = ""
+		if !helper.ValidParent(path.Dir(record.Group)) || path.Base(record.Group) != string(r.ID) {
+			record.Group = ""
 		}
-		left = append(left, c.newEntry(r, runtime.PriorityRefill, p))
+		e := c.newEntry(r, runtime.PriorityRefill, record)
+		e.untouched = unreadable == nil && r.State == runtime.RunnerStarting && !begun[r.ID]
+		delete(begun, r.ID)
+		left = append(left, e)
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	directories, err := os.ReadDir(c.host.RunnersDir())
-	if err != nil {
-		return nil, err
-	}
-	begun := map[string]bool{}
-	for _, d := range directories {
-		begun[d.Name()] = true
-		if helper.ValidID(d.Name()) && !known[d.Name()] {
-			r := runtime.Runner{ID: runtime.RunnerID(d.Name()), State: runtime.RunnerStarting}
-			left = append(left, c.newEntry(r, runtime.PriorityRefill, runner.Record{}))
+	for id := range begun {
+		if helper.ValidID(string(id)) {
+			left = append(left, c.newEntry(runtime.Runner{ID: id, State: runtime.RunnerStarting}, runtime.PriorityRefill, runner.Record{}))
 		}
 	}
-	for _, e := range left {
-		// The directory is the first thing that is made.
-		e.untouched = e.info.State == runtime.RunnerStarting && e.info.Environment.ID != "" && !begun[string(e.id)]
-	}
-	return left, nil
+	return left, err
 }
 
 // notThere is the end of a claimed runner that didn't survive the server.
@@ -175,21 +172,4 @@ func (c *Cluster) restoreRunner(ctx context.Context, e *entry, until time.Time) 
 		c.reportLeak(e, fmt.Sprintf("the last server's leftovers of it aren't removed yet: %v", err))
 	}
 	return nil
-}
-
-// knows reports whether a runner has an entry.
-func (c *Cluster) knows(id runtime.RunnerID) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.entries[id] != nil
-}
-
-// roots returns the names of the root directories that runners use.
-func (c *Cluster) roots() (used []string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, e := range c.entries {
-		used = append(used, e.runner.Sandbox.Root())
-	}
-	return used
 }

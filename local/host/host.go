@@ -252,7 +252,7 @@ func (h *Host) ReleasePlace(id runtime.RunnerID, slots ...int) error {
 }
 
 // SweepRanges releases the ranges of user ids whose runner is unknown.
-func (h *Host) SweepRanges(known func(runtime.RunnerID) bool) error {
+func (h *Host) SweepRanges(known map[runtime.RunnerID]bool) error {
 	if h.Direct == nil {
 		return nil
 	}
@@ -261,7 +261,7 @@ func (h *Host) SweepRanges(known func(runtime.RunnerID) bool) error {
 		return err
 	}
 	for n, holder := range held {
-		if known(runtime.RunnerID(filepath.Base(holder))) {
+		if known[runtime.RunnerID(filepath.Base(holder))] {
 			continue
 		}
 		if err := h.Ranges.Release(n, holder); err != nil {

@@ -14,7 +14,6 @@ import (
 	"github.com/rockpool/rockpool/local/network/access"
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
-	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -93,7 +92,14 @@ func (s *Sandbox) Release(slot *int) error {
 
 // Create lets the helper make the sandbox. After an error, parts of it may be left for Destroy.
 func (s *Sandbox) Create(ctx context.Context, slot int) (Handle, *Process, error) {
-	answer, err := s.create(ctx, slot)
+	file, err := s.config.Host.OpenSocket(s.config.ID, s.config.Environment)
+	if err != nil {
+		return nil, nil, host.Explained(err)
+	}
+	defer file.Close()
+	ctx, cancel := context.WithTimeout(ctx, createWithin)
+	defer cancel()
+	answer, err := s.config.Host.Launcher.Create(ctx, s.Group, sandbox.Request(string(s.config.ID), s.config.Environment, slot), file)
 	if err != nil {
 		return nil, nil, host.Explained(err)
 	}
@@ -108,18 +114,6 @@ func (s *Sandbox) Create(ctx context.Context, slot int) (Handle, *Process, error
 	p := Process{PID: answer.PID, Start: answer.Start, Root: s.config.Host.Root, Address: answer.Address}
 	s.hold(p, slot, answer.Groups, 0)
 	return first, &p, nil
-}
-
-// create opens the agent's socket, and calls the helper.
-func (s *Sandbox) create(ctx context.Context, slot int) (helper.Answer, error) {
-	file, err := s.config.Host.OpenSocket(s.config.ID, s.config.Environment)
-	if err != nil {
-		return helper.Answer{}, err
-	}
-	defer file.Close()
-	ctx, cancel := context.WithTimeout(ctx, createWithin)
-	defer cancel()
-	return s.config.Host.Launcher.Create(ctx, s.Group, sandbox.Request(string(s.config.ID), s.config.Environment, slot), file)
 }
 
 // Reattach returns the handle of a running sandbox. The process must have the recorded id and start

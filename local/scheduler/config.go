@@ -45,15 +45,6 @@ type Collect struct {
 
 // withDefaults returns config with its defaults.
 func (config Config) withDefaults() Config {
-	if config.Logger == nil {
-		config.Logger = zap.NewNop()
-	}
-	if config.Placed == nil {
-		config.Placed = func(runtime.Allocation) {}
-	}
-	if config.Changed == nil {
-		config.Changed = func(runtime.EnvironmentID) {}
-	}
 	config.Workers = cmp.Or(config.Workers, min(max(goruntime.NumCPU(), 2), 8))
 	o := config.Overcommit
 	config.Overcommit = Overcommit{cmp.Or(o.CPU, 250), cmp.Or(o.Memory, 8), cmp.Or(o.Processes, 8), cmp.Or(o.Workspace, 32)}

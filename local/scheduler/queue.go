@@ -135,9 +135,8 @@ func (s *Scheduler) dequeue(ctx context.Context) (delivery, bool) {
 func (s *Scheduler) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.busy--; s.busy == 0 && s.settled != nil {
-		close(s.settled)
-		s.settled = nil
+	if s.busy--; s.busy == 0 {
+		s.idle.Broadcast()
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
 	"pgregory.net/rapid"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -222,7 +223,7 @@ func TestQueueWalk(t *testing.T) {
 }
 
 func walkQueue(t *rapid.T) {
-	config := Config{Machine: huge, Overcommit: exact}
+	config := Config{Machine: huge, Overcommit: exact, Logger: zap.NewNop(), Changed: func(runtime.EnvironmentID) {}}
 	scheduler, err := New(config)
 	if err != nil {
 		t.Fatal(err)

@@ -21,6 +21,7 @@ type Scheduler struct {
 
 	mu          sync.Mutex // guards the fields below, and all jobs and evaluations
 	wake        *sync.Cond // an evaluation is ready, a pause has ended, or Run ends
+	idle        *sync.Cond // busy is 0
 	counts      Stats      // its Depths and Timings are unused
 	node        Node
 	jobs        map[runtime.RunnerID]*job
@@ -33,7 +34,6 @@ type Scheduler struct {
 	tokens      uint64
 	paused      bool
 	busy        int                     // workers with an evaluation
-	settled     chan struct{}           // closed when busy becomes 0; nil while no Pause waits
 	hints       []runtime.EnvironmentID // unlock passes them to Config.Changed
 }
 
@@ -45,7 +45,7 @@ func New(config Config) (*Scheduler, error) {
 		config: config, log: config.Logger, timings: newTimings(),
 		jobs: map[runtime.RunnerID]*job{}, ready: newQueue(), asleep: newQueue(), awake: map[*job]bool{},
 	}
-	s.wake = sync.NewCond(&s.mu)
+	s.wake, s.idle = sync.NewCond(&s.mu), sync.NewCond(&s.mu)
 	return s, s.SetMachine(config.Machine)
 }
 
@@ -215,22 +215,20 @@ func (s *Scheduler) Update(id runtime.RunnerID, status runtime.AllocationStatus,
 // the pause stays in force.
 func (s *Scheduler) Pause(ctx context.Context) error {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.paused = true
-	if s.busy == 0 {
-		s.mu.Unlock()
-		return nil
+	defer context.AfterFunc(ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.idle.Broadcast()
+	})()
+	for s.busy > 0 {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		s.idle.Wait()
 	}
-	if s.settled == nil {
-		s.settled = make(chan struct{})
-	}
-	settled := s.settled
-	s.mu.Unlock()
-	select {
-	case <-settled:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return nil
 }
 
 // Resume ends a Pause; without one it does nothing.

@@ -47,6 +47,9 @@ func open(t testing.TB, config Config) *bed {
 	if config.Logger == nil {
 		config.Logger = zaptest.NewLogger(t)
 	}
+	if config.Changed == nil {
+		config.Changed = func(runtime.EnvironmentID) {}
+	}
 	b := &bed{placements: make(chan runtime.Allocation, 1<<16)}
 	if config.Placed == nil {
 		config.Placed = func(a runtime.Allocation) { b.placements <- a }

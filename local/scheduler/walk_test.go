@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
 	"pgregory.net/rapid"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -20,7 +21,7 @@ import (
 func TestPlansWalk(t *testing.T) {
 	walks(t, func(t *rapid.T) {
 		capacity := runtime.Resources{CPUMHz: 100, MemoryMiB: 100, Processes: 100, WorkspaceMiB: 100}
-		scheduler, err := New(Config{Machine: capacity, Overcommit: exact})
+		scheduler, err := New(Config{Machine: capacity, Overcommit: exact, Logger: zap.NewNop(), Changed: func(runtime.EnvironmentID) {}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +103,7 @@ func TestSchedulerWalk(t *testing.T) {
 }
 
 func walkScheduler(t *rapid.T) {
-	scheduler, err := New(Config{Machine: small, Overcommit: exact, Workers: 3})
+	scheduler, err := New(Config{Machine: small, Overcommit: exact, Workers: 3, Logger: zap.NewNop(), Placed: func(runtime.Allocation) {}, Changed: func(runtime.EnvironmentID) {}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"go.uber.org/zap"
@@ -49,7 +48,7 @@ func (s *Scheduler) process(d delivery) {
 		return
 	}
 	s.log.Warn("an evaluation couldn't be processed and will be delivered again",
-		zap.String("evaluation", string(d.ID)), zap.String("runner", string(d.RunnerID)), zap.Error(fmt.Errorf("%d plans in a row were refused", maxPlans)))
+		zap.String("evaluation", string(d.ID)), zap.String("runner", string(d.RunnerID)), zap.Int("refused plans", maxPlans))
 	s.mu.Lock()
 	defer s.unlock()
 	s.nack(d)

@@ -50,7 +50,7 @@ func run(t testing.TB) (*engine.Engine, Sources) {
 	})
 	<-e.Restored()
 	machine := runtime.Resources{CPUMHz: 1000, MemoryMiB: 1000, Processes: 1000, WorkspaceMiB: 1000}
-	placing, err := scheduler.New(scheduler.Config{Machine: machine})
+	placing, err := scheduler.New(scheduler.Config{Logger: zap.NewNop(), Machine: machine})
 	if err != nil {
 		t.Fatal(err)
 	}

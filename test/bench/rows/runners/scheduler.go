@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"sync"
 
+	"go.uber.org/zap"
+
 	"github.com/rockpool/rockpool/local/scheduler"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -16,7 +18,9 @@ func placeAll(ctx context.Context, runners int) error {
 	placed := make(chan runtime.RunnerID, runners)
 	s, err := scheduler.New(scheduler.Config{
 		Machine: runtime.Resources{CPUMHz: plenty, MemoryMiB: plenty, Processes: plenty, WorkspaceMiB: plenty},
+		Logger:  zap.NewNop(),
 		Placed:  func(a runtime.Allocation) { placed <- a.RunnerID },
+		Changed: func(runtime.EnvironmentID) {},
 	})
 	if err != nil {
 		return err
