@@ -53,7 +53,7 @@ func (s *Sandbox) Root() string {
 func (s *Sandbox) Prepare(ctx context.Context, slot *int) (*int, error) {
 	env := s.config.Environment
 	if slot == nil {
-		number, err := s.config.Host.AcquirePlace(s.config.ID)
+		number, err := s.config.Host.Reserve(s.config.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -85,9 +85,9 @@ func (s *Sandbox) Prepare(ctx context.Context, slot *int) (*int, error) {
 func (s *Sandbox) Release(slot *int) error {
 	s.network.Close()
 	if slot == nil {
-		return s.config.Host.ReleasePlace(s.config.ID)
+		return s.config.Host.Release(s.config.ID)
 	}
-	return s.config.Host.ReleasePlace(s.config.ID, *slot)
+	return s.config.Host.Release(s.config.ID, *slot)
 }
 
 // Create lets the helper make the sandbox. After an error, parts of it may be left for Destroy.
