@@ -207,7 +207,7 @@ func (h *Host) RunnerDir(id runtime.RunnerID) string {
 
 // Reserve makes a runner's directory, and returns the number of the range of user ids that it
 // reserves for the runner. Both can be found by the runner's id. With a listening helper, which
-// manages the ranges, it returns 0. Taking a place again returns the same one.
+// manages the ranges, it returns 0. Each further call reserves one more range.
 func (h *Host) Reserve(id runtime.RunnerID) (slot int, err error) {
 	dir := h.RunnerDir(id)
 	// The directory comes first: a range whose holder is missing counts as free.
