@@ -102,7 +102,7 @@ var mayImport = map[string][]string{
 	"local/sandbox/oci":       {"agent", "local/sandbox/roots"},
 	"local/sandbox/roots":     {},
 	"local/sandbox/spec":      {"local/sandbox/cgroup"},
-	"local/runner":            {"agent", "local/host", "local/network/access", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/helper", "runtime", "runtime/backoff", "runtime/tasks"},
+	"local/runner":            {"agent", "local/host", "local/network/access", "local/sandbox", "local/sandbox/cgroup", "runtime", "runtime/backoff", "runtime/tasks"},
 	"local/scheduler":         {"runtime", "runtime/timing", "runtime/turns"},
 	"local/thread":            {},
 	"local/uids":              {},

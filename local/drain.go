@@ -60,14 +60,7 @@ func (c *Cluster) resumeDraining(ctx context.Context) error {
 	c.mu.Lock()
 	c.draining = since
 	c.mu.Unlock()
-	err = c.scheduler.Pause(ctx)
-	if err == nil {
-		err = c.endUnclaimed(ctx)
-	}
-	if err != nil {
-		return fmt.Errorf("resume draining: %w", err)
-	}
-	return nil
+	return c.SetDraining(ctx, true)
 }
 
 // endUnclaimed ends the runners that have an allocation and no claim.

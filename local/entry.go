@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/rockpool/rockpool/local/runner"
@@ -45,16 +46,11 @@ func (c *Cluster) newEntry(r runtime.Runner, priority runtime.Priority, record r
 		ID: r.ID, Environment: r.Environment, Ports: r.Ports, Host: c.host, Images: c.images, Network: c.network,
 		Logger: c.config.Logger, Counts: c.counts, Admit: e.pass.Enter,
 		Save: func(ctx context.Context, s runner.Status) error { return c.save(ctx, e, s) },
-		Mapped: func(at []runtime.PortMapping) {
+		Show: func(change func(*runtime.Runner)) {
 			c.mu.Lock()
-			e.info.Ports = at
+			change(&e.info)
 			c.mu.Unlock()
 			c.changes.Send(e.environment)
-		},
-		Loaded: func(what runtime.Loaded) {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			e.info.Loaded = &what
 		},
 	}, runner.Status{State: r.State, Reason: r.GoneReason, Message: r.Message, Record: record})
 	return e
@@ -66,16 +62,15 @@ func jobOf(r runtime.Runner, priority runtime.Priority) scheduler.Job {
 	return scheduler.Job{ID: r.ID, Tenant: env.Tenant, Environment: env.ID, Resources: sandbox.Footprint(env), Priority: priority}
 }
 
-// lead starts the goroutine that leads a runner, once. It reports false if the server stops. A
-// runner without an allocation must be deregistered and stopped before.
-func (c *Cluster) lead(e *entry) bool {
+// lead starts the goroutine that leads a runner, once, unless the server stops. A runner without an
+// allocation must be deregistered and stopped before.
+func (c *Cluster) lead(e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !e.led && !c.left {
 		e.led = true
 		c.run(e.runner)
 	}
-	return e.led
 }
 
 // onPlaced leads a runner that has got its allocation. The scheduler calls it.
@@ -219,5 +214,12 @@ func (c *Cluster) Evidence(ctx context.Context, id runtime.RunnerID) (runtime.Ev
 	case starting:
 		return runtime.Evidence{}, nil
 	}
-	return e.runner.Evidence(ctx)
+	now, err := e.runner.Evidence(ctx)
+	switch {
+	case errors.Is(err, runner.ErrNone):
+		return runtime.Evidence{}, gone(id)
+	case err != nil:
+		return runtime.Evidence{}, runtime.Wrap(runtime.CodeInternal, err, "the counters of runner %s can't be read; the server's log says why", id)
+	}
+	return now, nil
 }

@@ -17,7 +17,7 @@ func (c *Cluster) restoreEnvironments(ctx context.Context) error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if unreadable != nil {
-			c.problems.Report(environmentSubject(env.ID), fmt.Sprintf("its record can't be read, so it is unavailable until you put it again: %v", unreadable))
+			c.problems.Report("environment "+string(env.ID), fmt.Sprintf("its record can't be read, so it is unavailable until you put it again: %v", unreadable))
 			c.unreadable[env.ID] = true
 			return nil
 		}
@@ -25,9 +25,6 @@ func (c *Cluster) restoreEnvironments(ctx context.Context) error {
 		return nil
 	})
 }
-
-// environmentSubject returns the subject of problems with an environment's record.
-func environmentSubject(id runtime.EnvironmentID) string { return "environment " + string(id) }
 
 // PutEnvironment implements runtime.Cluster, and starts pulling the environment's image.
 // INVALID_INPUT also names an environment that this machine can't run, such as one with an
@@ -64,7 +61,7 @@ func (c *Cluster) putEnvironment(ctx context.Context, env runtime.Environment) e
 		return err
 	}
 	if unreadable {
-		c.problems.Resolve(environmentSubject(env.ID))
+		c.problems.Resolve("environment " + string(env.ID))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

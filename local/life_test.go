@@ -206,6 +206,9 @@ func TestLifeOfARunner(t *testing.T) {
 	if err := b.Remove(t.Context(), early); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := b.Evidence(t.Context(), early); runtime.CodeOf(err) != runtime.CodeRunnerGone {
+		t.Errorf("evidence of a removed runner: %v", err)
+	}
 	if used := b.scheduler.Node().Used; used != (runtime.Resources{}) {
 		t.Errorf("used %+v", used)
 	}

@@ -55,7 +55,10 @@ func (c *Cluster) restore(ctx context.Context) error {
 	c.mu.Lock()
 	c.restored = true // all runners are known, so unused images can be deleted
 	for id, e := range c.entries {
-		known[id], roots = true, append(roots, e.runner.Sandbox.Root())
+		known[id] = true
+		if root, ok := e.runner.Sandbox.Root.Load().(string); ok {
+			roots = append(roots, root)
+		}
 	}
 	c.mu.Unlock()
 	for what, err := range map[string]error{"ranges of user ids": c.host.SweepRanges(known), "root directories": c.host.SweepRoots(roots)} {

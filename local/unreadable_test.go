@@ -49,7 +49,7 @@ func TestUnreadableCountersAreReported(t *testing.T) {
 	counts(t, sound)
 	sandboxtest.AsNobody(t, func() {
 		for range 2 {
-			if seen, err := c.Evidence(t.Context(), "a"); err == nil || runtime.CodeOf(err) != runtime.CodeInternal {
+			if seen, err := c.Evidence(t.Context(), "a"); err == nil || runtime.CodeOf(err) != runtime.CodeInternal || !strings.Contains(err.Error(), "counters of runner a") {
 				t.Errorf("%+v, %v", seen, err)
 			}
 		}
@@ -142,7 +142,7 @@ func unreadRunner(t *testing.T) (c *Cluster, e *entry, process runner.Process, f
 	process = handleOf(os.Getpid(), started)
 	r := runtime.Runner{ID: "a", State: runtime.RunnerClaimed, Claim: runtime.Claim{Key: "k"}}
 	c.network = access.Open(nil, access.Helper{}, c.config.Logger, c.problems)
-	e = c.newEntry(r, runtime.PriorityRefill, runner.Record{Group: group, Process: &process})
+	e = c.newEntry(r, runtime.PriorityRefill, runner.Record{Group: group, Slot: new(int), Process: &process})
 	return c, e, process, file
 }
 
@@ -156,7 +156,7 @@ func TestUnreadableRunnerIsKept(t *testing.T) {
 		for n := range 2 * restoreAtOnce { // the first one's error ends the wait for all
 			r := before
 			r.ID = runtime.RunnerID(fmt.Sprintf("a%d", n))
-			other := c.newEntry(r, runtime.PriorityRefill, runner.Record{Group: e.runner.Sandbox.Group, Process: &process})
+			other := c.newEntry(r, runtime.PriorityRefill, runner.Record{Group: e.runner.Sandbox.Group, Slot: new(int), Process: &process})
 			left = append(left, other)
 		}
 		began := time.Now()

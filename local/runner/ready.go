@@ -67,7 +67,8 @@ func (s *Sandbox) warm(ctx context.Context) error {
 			Interpreter: agent.InterpreterPython, Modules: s.config.Environment.Warm.Modules, Env: variables, Defaults: defaults,
 		})
 		if err == nil {
-			s.config.Loaded(runtime.Loaded{Version: agent.Shorten(warmed.Version), Memory: max(warmed.Memory, 0)})
+			loaded := runtime.Loaded{Version: agent.Shorten(warmed.Version), Memory: max(warmed.Memory, 0)}
+			s.config.Show(func(shown *runtime.Runner) { shown.Loaded = &loaded })
 			return nil
 		}
 	}

@@ -115,7 +115,7 @@ func (r *Runner) removalFailed(try int, err error) {
 func (r *Runner) Try(ctx context.Context) error {
 	var err error
 	if r.status.Slot, err = r.steps.Prepare(ctx, nil); err == nil {
-		if r.handle, _, err = r.steps.Create(ctx, r.slot()); err == nil {
+		if r.handle, _, err = r.steps.Create(ctx, *r.status.Slot); err == nil {
 			err = r.Sandbox.Ping(ctx)
 			r.close()
 		}

@@ -35,10 +35,8 @@ type Config struct {
 	Admit func(ctx context.Context) (release func(), err error)
 	// Save stores a status durably, then publishes it. The runner calls it one at a time.
 	Save func(ctx context.Context, s Status) error
-	// Mapped and Loaded are called with the addresses of the runner's ports, and with the
-	// interpreter that it has preloaded.
-	Mapped func([]runtime.PortMapping)
-	Loaded func(runtime.Loaded)
+	// Show changes what clients see of the runner beside its status.
+	Show func(change func(*runtime.Runner))
 }
 
 // NewCounts returns counters for any number of runners, with a timing for each phase of a start.
@@ -193,7 +191,9 @@ func (r *Runner) Events() []runtime.TaskEvent {
 }
 
 // PortsMapped implements access.Owner.
-func (r *Runner) PortsMapped(at []runtime.PortMapping) { r.config.Mapped(at) }
+func (r *Runner) PortsMapped(at []runtime.PortMapping) {
+	r.config.Show(func(shown *runtime.Runner) { shown.Ports = at })
+}
 
 // Ending implements access.Owner.
 func (r *Runner) Ending() bool {
@@ -213,8 +213,8 @@ func (r *Runner) StopOutside(message string) {
 func (r *Runner) Restore(ctx context.Context) error {
 	s := r.status
 	err := errors.New("it wasn't running when the last server ended")
-	if runtime.RunnerStarting.Before(s.State) && s.State.Before(runtime.RunnerStopping) && s.Process != nil {
-		if r.handle, err = r.steps.Reattach(ctx, *s.Process, r.slot()); err == nil {
+	if runtime.RunnerStarting.Before(s.State) && s.State.Before(runtime.RunnerStopping) && s.Process != nil && s.Slot != nil {
+		if r.handle, err = r.steps.Reattach(ctx, *s.Process, *s.Slot); err == nil {
 			if err = r.steps.Ready(ctx, true); err == nil {
 				r.config.Counts.Restores.Add(1)
 				r.record(runtime.TaskRestored, "", nil)
@@ -226,14 +226,6 @@ func (r *Runner) Restore(ctx context.Context) error {
 	}
 	r.lost, r.dirty = true, true // the record may be older than what was made
 	return err
-}
-
-// slot returns the number of the runner's range of user ids.
-func (r *Runner) slot() int {
-	if r.status.Slot == nil {
-		return 0
-	}
-	return *r.status.Slot
 }
 
 // Run leads the runner until it is GONE and removed, or until shutdown ends; then a running one is
@@ -342,7 +334,7 @@ func (r *Runner) attempt(ctx context.Context) error {
 	// This comes before create: one that fails may leave parts for destroy.
 	r.dirty = true
 	var made *Process
-	if r.handle, made, err = r.steps.Create(ctx, r.slot()); err != nil {
+	if r.handle, made, err = r.steps.Create(ctx, *r.status.Slot); err != nil {
 		return err
 	}
 	began = counts.Observe(tasks.Start, began)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -27,24 +27,14 @@ type Images interface {
 }
 
 // A Sandbox makes one runner's sandbox, with the agent as its first process. Its Runner calls its
-// methods one at a time, except Root and Ping.
+// methods one at a time, except Ping.
 type Sandbox struct {
 	Group    string // its cgroup, as a path below the mount
 	Counters *Counters
+	Root     atomic.Value // the name of its root directory, a string; nil until a sandbox is made or found
 
 	config  Config
 	network *access.Runner
-
-	mu   sync.Mutex // guards root
-	root string
-}
-
-// Root returns the name of the root directory that the sandbox uses; "" means that no sandbox was
-// made or found.
-func (s *Sandbox) Root() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.root
 }
 
 // Prepare allocates the runner's directory and user ids, unless slot is set, and ensures that
@@ -151,9 +141,7 @@ func (s *Sandbox) Reattach(ctx context.Context, p Process, slot int) (Handle, er
 func (s *Sandbox) hold(p Process, slot int, groups cgroup.Groups, kills int64) {
 	s.Counters.Hold(groups, kills)
 	s.network.Hold(slot, p.Start, p.Address)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.root = p.Root
+	s.Root.Store(p.Root)
 }
 
 // ErrUnread means that it can't be determined whether a runner is alive.
