@@ -15,9 +15,8 @@ import (
 // one per line, with what to do. STORAGE_FULL: only disk space is missing, so nothing new can be
 // created.
 func (c *Cluster) Check(ctx context.Context) error {
-	missing := c.host.Missing()
-	if len(missing) > 0 {
-		return errors.Join(missing...)
+	if err := errors.Join(c.host.Missing()...); err != nil {
+		return err
 	}
 	err := c.tryRunner(ctx)
 	if host.IsFull(err) {

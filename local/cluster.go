@@ -201,8 +201,15 @@ func (c *Cluster) open(ctx context.Context) (err error) {
 	if err := c.restore(ctx); err != nil {
 		return fmt.Errorf("restore what the last server left: %w", err)
 	}
-	if err := c.resumeDraining(ctx); err != nil {
-		return err
+	since, err := c.config.Store.Draining(ctx)
+	if err == nil && !since.IsZero() { // an earlier server began to drain the machine
+		c.mu.Lock()
+		c.draining = since
+		c.mu.Unlock()
+		err = c.SetDraining(ctx, true)
+	}
+	if err != nil {
+		return fmt.Errorf("resume draining: %w", err)
 	}
 	c.host.PrepareRoot(ctx)
 	return nil

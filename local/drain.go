@@ -50,19 +50,6 @@ func (c *Cluster) Draining() bool {
 	return !c.draining.IsZero()
 }
 
-// resumeDraining resumes an earlier server's draining: it ends the restored runners that aren't
-// claimed. Nothing has been placed yet.
-func (c *Cluster) resumeDraining(ctx context.Context) error {
-	since, err := c.config.Store.Draining(ctx)
-	if err != nil || since.IsZero() {
-		return err
-	}
-	c.mu.Lock()
-	c.draining = since
-	c.mu.Unlock()
-	return c.SetDraining(ctx, true)
-}
-
 // endUnclaimed ends the runners that have an allocation and no claim.
 func (c *Cluster) endUnclaimed(ctx context.Context) error {
 	var placed []*entry

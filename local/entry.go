@@ -17,6 +17,7 @@ import (
 type entry struct {
 	id          runtime.RunnerID
 	environment runtime.EnvironmentID
+	job         scheduler.Job
 	runner      *runner.Runner
 	pass        *turns.Pass   // its turns to be made, at the priority that was requested last
 	recorded    chan struct{} // closed when the record is stored, or Start failed
@@ -38,7 +39,7 @@ func (c *Cluster) newEntry(r runtime.Runner, priority runtime.Priority, record r
 		record.Group = sandbox.Group(c.config.CgroupParent, string(r.ID))
 	}
 	e := &entry{
-		id: r.ID, environment: r.Environment.ID, info: r,
+		id: r.ID, environment: r.Environment.ID, job: jobOf(r, priority), info: r,
 		pass:     c.starts.Pass(r.Environment.Tenant, string(r.Environment.ID), priority),
 		recorded: make(chan struct{}), turn: make(turns.Slots, 1),
 	}

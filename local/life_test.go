@@ -274,7 +274,7 @@ func TestRemovalsAtAnyTime(t *testing.T) {
 	}
 }
 
-// A drained machine keeps its claimed runners, and goes on draining after a restart. A queued runner
+// A drained machine keeps its claimed runners, and continues to drain after a restart. A queued runner
 // is made after that. A claimed runner that ended while no server ran is listed as GONE; its
 // allocation is LOST.
 func TestDrainAcrossARestart(t *testing.T) {

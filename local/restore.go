@@ -42,7 +42,7 @@ func (c *Cluster) restore(ctx context.Context) error {
 			had = runtime.AllocationRunning
 		}
 		e.placed = had != ""
-		c.scheduler.Restore(jobOf(e.info, runtime.PriorityRefill), had)
+		c.scheduler.Restore(e.job, had)
 	}
 	err = c.restoreRunners(ctx, left)
 	if ctx.Err() != nil {

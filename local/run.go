@@ -25,8 +25,12 @@ func (c *Cluster) Run(ctx context.Context) error {
 	images.Go(func() { c.runCaches(ctx) })
 	<-ctx.Done()
 	parts.Wait()
+	c.mu.Lock()
+	c.stopping = true // from now on Start, Mark and Remove refuse
+	ending := slices.Collect(maps.Values(c.entries))
+	c.mu.Unlock()
 	var errs []error
-	if ending := c.stopStarting(); !c.config.Keep {
+	if !c.config.Keep {
 		errs = c.removeAll(ending)
 	}
 	// Runners that haven't ended are left to the next server.
@@ -34,14 +38,6 @@ func (c *Cluster) Run(ctx context.Context) error {
 	images.Wait() // last: deleting images must not delay the end of runners
 	c.Close()
 	return errors.Join(errs...)
-}
-
-// stopStarting makes Start, Mark and Remove refuse from now on, and returns all entries.
-func (c *Cluster) stopStarting() []*entry {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stopping = true
-	return slices.Collect(maps.Values(c.entries))
 }
 
 // removeAll removes runners concurrently, and forgets those that aren't claimed.

@@ -44,7 +44,7 @@ func (c *Cluster) Start(ctx context.Context, id runtime.RunnerID, env runtime.En
 		delete(c.entries, id)
 		c.mu.Unlock()
 	} else {
-		err = c.scheduler.Register(jobOf(r, e.pass.Priority()))
+		err = c.scheduler.Register(e.job)
 	}
 	c.mu.Lock()
 	// Remove reads recorded and sets removing under the same lock, so exactly one of the two calls
@@ -70,10 +70,9 @@ func (c *Cluster) joinStart(ctx context.Context, e *entry, priority runtime.Prio
 		return runtime.Errorf(runtime.CodeClusterUnavailable, "the record of runner %s couldn't be stored; try again", e.id)
 	}
 	e.pass.SetPriority(priority) // it may have an allocation and wait for its turn to be made
-	c.mu.Lock()
-	r := e.info
-	c.mu.Unlock()
-	return c.scheduler.Register(jobOf(r, priority))
+	again := e.job
+	again.Priority = priority
+	return c.scheduler.Register(again)
 }
 
 // errStopping returns the error of calls while the server stops.

@@ -35,7 +35,7 @@ type Config struct {
 	Admit func(ctx context.Context) (release func(), err error)
 	// Save stores a status durably, then publishes it. The runner calls it one at a time.
 	Save func(ctx context.Context, s Status) error
-	// Show changes what clients see of the runner beside its status.
+	// Show changes what clients see of the runner in addition to its status.
 	Show func(change func(*runtime.Runner))
 }
 

@@ -92,8 +92,7 @@ func advance(a *runtime.Allocation, to runtime.AllocationStatus, message string,
 // no worker. The package comment draws its life. Scheduler.mu guards it.
 type evaluation struct {
 	runtime.Evaluation
-	job        *job   // nil in a collection's
-	number     uint64 // counts evaluations
+	job        *job // nil in a collection's
 	deliveries int
 	token      uint64      // while held; else 0
 	timer      *time.Timer // while held, it nacks; while delayed, it makes the evaluation ready

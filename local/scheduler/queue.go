@@ -27,7 +27,7 @@ type queue = turns.Queue[runtime.EnvironmentID, *evaluation]
 // job's.
 func newQueue() *queue {
 	return &queue{Compare: func(a, b *evaluation) int {
-		return cmp.Or(cmp.Compare(a.job.number, b.job.number), cmp.Compare(a.number, b.number))
+		return cmp.Or(cmp.Compare(a.job.number, b.job.number), cmp.Compare(a.ID, b.ID))
 	}}
 }
 

@@ -19,15 +19,6 @@ var dimensions = [4]struct {
 	{runtime.DimensionWorkspace, "workspaceMiB", "MiB"},
 }
 
-// Dimensions returns the dimensions of a machine in a fixed order.
-func Dimensions() []runtime.Dimension {
-	all := make([]runtime.Dimension, len(dimensions))
-	for i, d := range dimensions {
-		all[i] = d.name
-	}
-	return all
-}
-
 // vector returns the amounts in the order of dimensions.
 func vector(r runtime.Resources) [4]int {
 	return [4]int{r.CPUMHz, r.MemoryMiB, r.Processes, r.WorkspaceMiB}

@@ -153,9 +153,6 @@ func (s *Scheduler) record(kind runtime.EvaluationType, trigger runtime.Evaluati
 		ID: runtime.EvaluationID(newID()), Type: kind, Trigger: trigger, Priority: int(priority),
 		Status: runtime.EvaluationPending, CreatedAt: time.Now(),
 	}}
-	if n := len(s.evaluations); n > 0 {
-		e.number = s.evaluations[n-1].number + 1
-	}
 	s.evaluations = append(s.evaluations, e)
 	return e
 }
@@ -183,7 +180,6 @@ func (s *Scheduler) Deregister(id runtime.RunnerID) {
 		j.endedAt = e.CreatedAt
 	}
 	e.end(runtime.EvaluationComplete, "", time.Now())
-	s.timings.observe(e.Type, StepAck, e.CreatedAt)
 }
 
 // Update reports the status of a runner's allocation. A status only moves forward: a repeated or
@@ -340,5 +336,4 @@ func (s *Scheduler) collect(now time.Time) {
 	e := s.record(runtime.EvaluationCollect, runtime.TriggerInterval, priorityCollect)
 	e.DequeuedAt = e.CreatedAt
 	e.end(runtime.EvaluationComplete, "", time.Now())
-	s.timings.observe(e.Type, StepAck, now)
 }

@@ -7,14 +7,10 @@ import (
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
-// types has all evaluation types.
-var types = []runtime.EvaluationType{runtime.EvaluationPlace, runtime.EvaluationStop, runtime.EvaluationCollect}
-
-// A Step is one step of the work on an evaluation; each is timed.
+// A Step is one step of a worker's work on an evaluation; each is timed.
 type Step string
 
-// The steps in their order. SCHEDULE and PLAN repeat after a plan that was refused. STOP and COLLECT
-// evaluations have only the last one.
+// The steps in their order. SCHEDULE and PLAN repeat after a plan that was refused.
 const (
 	StepSchedule Step = "SCHEDULE" // making a plan
 	StepPlan     Step = "PLAN"     // applying it
@@ -43,7 +39,7 @@ type Stats struct {
 	Collected int64 // evaluations, allocations and jobs
 
 	Depths  Depths
-	Timings map[runtime.EvaluationType]map[Step]timing.Reading // of the steps that occurred
+	Timings map[Step]timing.Reading // of the steps that occurred
 }
 
 // Depths counts the evaluations that haven't ended, by where they are.
@@ -57,47 +53,33 @@ type Depths struct {
 	Lacking     map[runtime.Dimension]int // blocked ones, by each dimension that they lack
 }
 
-// timings are the histograms behind Stats. The maps never change, so reading them needs no lock.
-type timings map[runtime.EvaluationType]map[Step]*timing.Histogram
+// timings are the histograms behind Stats. The map never changes, so reading it needs no lock.
+type timings map[Step]*timing.Histogram
 
-// newTimings returns an empty histogram for each type and step.
+// newTimings returns an empty histogram for each step.
 func newTimings() timings {
 	const us, ms = time.Microsecond, time.Millisecond
 	all := timings{}
-	for _, t := range types {
-		all[t] = map[Step]*timing.Histogram{}
-		for _, step := range []Step{StepSchedule, StepPlan, StepAck} {
-			all[t][step] = timing.New(10*us, 50*us, 100*us, 500*us, ms, 5*ms, 50*ms, 500*ms, 5000*ms)
-		}
+	for _, step := range []Step{StepSchedule, StepPlan, StepAck} {
+		all[step] = timing.New(10*us, 50*us, 100*us, 500*us, ms, 5*ms, 50*ms, 500*ms, 5000*ms)
 	}
 	return all
 }
 
 // observe records the duration of a step from began until now.
-func (t timings) observe(kind runtime.EvaluationType, step Step, began time.Time) {
-	t[kind][step].Add(time.Since(began))
-}
-
-// read returns the histograms of the steps that occurred.
-func (t timings) read() map[runtime.EvaluationType]map[Step]timing.Reading {
-	all := map[runtime.EvaluationType]map[Step]timing.Reading{}
-	for kind, steps := range t {
-		all[kind] = map[Step]timing.Reading{}
-		for step, histogram := range steps {
-			if read := histogram.Read(); read.Count() > 0 {
-				all[kind][step] = read
-			}
-		}
-	}
-	return all
-}
+func (t timings) observe(step Step, began time.Time) { t[step].Add(time.Since(began)) }
 
 // Stats returns the counters, and the current depths.
 func (s *Scheduler) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := s.counts
-	all.Timings = s.timings.read()
+	all.Timings = map[Step]timing.Reading{}
+	for step, histogram := range s.timings {
+		if read := histogram.Read(); read.Count() > 0 {
+			all.Timings[step] = read
+		}
+	}
 	all.Depths = Depths{Ready: s.ready.Len(), Lacking: map[runtime.Dimension]int{}}
 	d := &all.Depths
 	for _, j := range s.jobs {

@@ -30,10 +30,10 @@ func (s *Scheduler) process(d delivery) {
 	for range maxPlans {
 		began := time.Now()
 		p := s.plan(d)
-		s.timings.observe(d.Type, StepSchedule, began)
+		s.timings.observe(StepSchedule, began)
 		began = time.Now()
 		done, placed := s.apply(d, p)
-		s.timings.observe(d.Type, StepPlan, began)
+		s.timings.observe(StepPlan, began)
 		if !done {
 			continue
 		}
@@ -44,7 +44,7 @@ func (s *Scheduler) process(d delivery) {
 		s.mu.Lock()
 		s.ack(d)
 		s.mu.Unlock()
-		s.timings.observe(d.Type, StepAck, began)
+		s.timings.observe(StepAck, began)
 		return
 	}
 	s.log.Warn("an evaluation couldn't be processed and will be delivered again",

@@ -108,7 +108,7 @@ func TestFiguresAreNotMixedUp(t *testing.T) {
 	var l local.Stats
 	numbers := number(&l)
 	l.Tasks.Phases = map[tasks.Phase]timing.Reading{tasks.Turn: half(), tasks.Place: half()}
-	l.Scheduler.Timings = map[runtime.EvaluationType]map[scheduler.Step]timing.Reading{runtime.EvaluationStop: {scheduler.StepPlan: half()}}
+	l.Scheduler.Timings = map[scheduler.Step]timing.Reading{scheduler.StepPlan: half()}
 	l.Scheduler.Depths.Lacking = map[runtime.Dimension]int{runtime.DimensionMemory: 7}
 	l.Node.Capacity = runtime.Resources{CPUMHz: 100, MemoryMiB: 200, Processes: 400, WorkspaceMiB: 800}
 	l.Node.Used = runtime.Resources{CPUMHz: 50, MemoryMiB: 50, Processes: 50, WorkspaceMiB: 1600}
@@ -169,7 +169,7 @@ func TestFiguresAreNotMixedUp(t *testing.T) {
 		want(name, value)
 	}
 	for name, labels := range map[string]string{
-		"scheduler_step_duration_seconds":     `step="PLAN",type="STOP"`,
+		"scheduler_step_duration_seconds":     `step="PLAN",type="PLACE"`,
 		"runner_start_phase_duration_seconds": `phase="PLACE"`,
 		"claim_duration_seconds":              `environment="a"`,
 	} {

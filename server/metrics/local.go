@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"github.com/rockpool/rockpool/local"
-	"github.com/rockpool/rockpool/local/scheduler"
 )
 
 // localFamilies are the metrics of the cluster on this machine.
@@ -22,10 +21,8 @@ func localPlacement(s local.Stats) placement {
 		lacking:     map[string]int{},
 		promised:    map[string]float64{},
 	}
-	for _, dimension := range scheduler.Dimensions() {
-		p.lacking[string(dimension)] = d.Lacking[dimension]
-	}
 	for dimension, share := range s.Node.Promised() {
+		p.lacking[string(dimension)] = d.Lacking[dimension]
 		p.promised[string(dimension)] = share
 	}
 	return p

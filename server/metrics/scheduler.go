@@ -34,10 +34,8 @@ func schedulerFamilies() []family[local.Stats] {
 			emit(float64(s.Scheduler.Depths.Ready), string(runtime.EvaluationPlace))
 		}),
 		histograms("scheduler_step_duration_seconds", "Duration of workers' steps, by the evaluation's type and by step: SCHEDULE, PLAN, ACK. Only steps that were carried out.", []string{"type", "step"}, func(s local.Stats, emit emitter[timing.Reading]) {
-			for t, steps := range s.Scheduler.Timings {
-				for step, took := range steps {
-					emit(took, string(t), string(step))
-				}
+			for step, took := range s.Scheduler.Timings {
+				emit(took, string(runtime.EvaluationPlace), string(step))
 			}
 		}),
 	}
