@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	goruntime "runtime"
-	"strconv"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -65,14 +63,13 @@ func measure(coreMHz int) (runtime.Resources, error) {
 }
 
 // processLimit returns the lowest of the kernel's limits in the files.
-func processLimit(paths ...string) (int, error) {
-	lowest := 0
+func processLimit(paths ...string) (lowest int, err error) {
 	for _, path := range paths {
+		limit := 0
 		text, err := os.ReadFile(path)
-		if err != nil {
-			return 0, err
+		if err == nil {
+			_, err = fmt.Sscan(string(text), &limit)
 		}
-		limit, err := strconv.Atoi(strings.TrimSpace(string(text)))
 		if err != nil {
 			return 0, err
 		}

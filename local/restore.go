@@ -133,9 +133,6 @@ func (c *Cluster) recorded(ctx context.Context) ([]*entry, error) {
 	return left, err
 }
 
-// notThere is the end of a claimed runner that didn't survive the server.
-var notThere = runner.Exit{Reason: runtime.GoneStoppedOutside, Message: "it ended while no server ran, or its agent didn't answer the next one"}
-
 // restoreRunner takes over one live runner, however long others take. It removes what is left of a
 // dead one, and waits for that until the given time; then it continues in the background. A dead runner
 // that was claimed stays listed as GONE until it is removed; the others are forgotten. It returns an
@@ -163,7 +160,7 @@ func (c *Cluster) restoreRunner(ctx context.Context, e *entry, until time.Time) 
 		c.lead(e)
 		return nil
 	}
-	c.end(e, notThere)
+	c.end(e, runner.Exit{Reason: runtime.GoneStoppedOutside, Message: "it ended while no server ran, or its agent didn't answer the next one"})
 	within, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	if forget {

@@ -77,16 +77,13 @@ func (c *Cluster) Stats() Stats {
 	return s
 }
 
-// Evaluations returns a page of the scheduler's evaluations, newest first, and how many match the
-// filter in all.
+// Evaluations is [scheduler.Scheduler.Evaluations].
 func (c *Cluster) Evaluations(_ context.Context, filter runtime.EvaluationFilter) ([]runtime.Evaluation, int, error) {
 	page, total := c.scheduler.Evaluations(filter)
 	return page, total, nil
 }
 
-// Allocations returns a page of the scheduler's allocations, newest first, and how many match the
-// filter in all. An allocation restored after a restart has its runner's id, so it sorts as the
-// oldest.
+// Allocations is [scheduler.Scheduler.Allocations].
 func (c *Cluster) Allocations(_ context.Context, filter runtime.AllocationFilter) ([]runtime.Allocation, int, error) {
 	page, total := c.scheduler.Allocations(filter)
 	return page, total, nil

@@ -46,13 +46,3 @@ type Exit struct {
 	Reason  runtime.GoneReason
 	Message string
 }
-
-// advance moves the status forward to a state. The exit of a GONE runner stays.
-func (s *Status) advance(to runtime.RunnerState, exit *Exit) {
-	if exit != nil && s.State != runtime.RunnerGone {
-		s.Reason, s.Message = exit.Reason, exit.Message
-	}
-	if s.State.Before(to) {
-		s.State = to
-	}
-}

@@ -54,19 +54,17 @@ func (r *Runner) remove(shutdown context.Context) {
 
 // tryRemoval ends the first process, destroys the sandbox, and releases what prepare allocated.
 func (r *Runner) tryRemoval(ctx context.Context) error {
-	if r.handle != nil {
-		r.kill(ctx)
-	}
+	r.kill(ctx)
 	if err := r.destroy(ctx); err != nil {
 		return err
 	}
 	return r.steps.Release(r.status.Slot)
 }
 
-// kill signals the first process, and waits a while. Its failure is no error: destroy kills what
+// kill signals the first process, if there is one, and waits a while. Its failure is no error: destroy kills what
 // doesn't end.
 func (r *Runner) kill(ctx context.Context) {
-	if r.handle.Signal(unix.SIGKILL) != nil {
+	if r.handle == nil || r.handle.Signal(unix.SIGKILL) != nil {
 		return
 	}
 	if !r.exited { // else it only isn't reaped yet

@@ -43,7 +43,7 @@ func (b *blockedBed) add(id, environment string, priority runtime.Priority, memo
 	b.mu.Lock()
 	e := b.jobs[runtime.RunnerID(id)].next
 	e.ready = false
-	remove(b.ready, e)
+	b.ready.Remove(e.position())
 	d := b.hold(e)
 	b.mu.Unlock()
 	b.finish(b.t, d, []runtime.Shortage{{Dimension: runtime.DimensionMemory, Wanted: int64(memoryMiB), Capacity: 1000}})

@@ -31,12 +31,9 @@ func newQueue() *queue {
 	}}
 }
 
-// push and remove add an evaluation to a queue, and take it out.
-func push(q *queue, e *evaluation) {
-	q.Push(e.job.Tenant, e.job.Environment, runtime.Priority(e.Priority), e)
-}
-func remove(q *queue, e *evaluation) {
-	q.Remove(e.job.Tenant, e.job.Environment, runtime.Priority(e.Priority), e)
+// position returns what a queue needs to add an evaluation or to remove it.
+func (e *evaluation) position() (runtime.TenantID, runtime.EnvironmentID, runtime.Priority, *evaluation) {
+	return e.job.Tenant, e.job.Environment, runtime.Priority(e.Priority), e
 }
 
 // A delivery is an evaluation that a worker holds. The token proves that the worker still holds it:
@@ -70,7 +67,7 @@ func (s *Scheduler) supersede(j *job, by *evaluation) {
 		}
 		if e.ready {
 			e.ready = false
-			remove(s.ready, e)
+			s.ready.Remove(e.position())
 		}
 		s.cancel(e, by)
 	}
@@ -97,7 +94,7 @@ func (s *Scheduler) schedule(e *evaluation) {
 	}
 	e.job.failed = false // this is the follow-up, or something newer
 	e.ready = true
-	push(s.ready, e)
+	s.ready.Push(e.position())
 	s.wake.Signal()
 }
 
@@ -228,14 +225,14 @@ func (s *Scheduler) fail(e *evaluation) {
 // already.
 func (s *Scheduler) block(e *evaluation) {
 	e.job.blocked, e.deliveries = e, 0
-	push(s.asleep, e)
+	s.asleep.Push(e.position())
 	s.wakeFitting()
 }
 
 // unblock forgets the evaluation that waits for a job, and the room that was promised to it.
 func (s *Scheduler) unblock(j *job) {
 	if j.blocked != nil && !j.awake {
-		remove(s.asleep, j.blocked)
+		s.asleep.Remove(j.blocked.position())
 	}
 	delete(s.awake, j)
 	j.blocked, j.awake = nil, false

@@ -47,8 +47,7 @@ func (s *Scheduler) process(d delivery) {
 		s.timings.observe(StepAck, began)
 		return
 	}
-	s.log.Warn("an evaluation couldn't be processed and will be delivered again",
-		zap.String("evaluation", string(d.ID)), zap.String("runner", string(d.RunnerID)), zap.Int("refused plans", maxPlans))
+	s.log.Warn("an evaluation's plans were refused; it will be delivered again", zap.String("evaluation", string(d.ID)), zap.String("runner", string(d.RunnerID)))
 	s.mu.Lock()
 	defer s.unlock()
 	s.nack(d)
