@@ -187,7 +187,7 @@ func TestStopWhileItStarts(t *testing.T) {
 				task.Stop(Exit{})
 			}
 			ctx, cancel := context.WithCancel(context.Background())
-			leave := runs(task, ctx, cancel)
+			leave := runs(ctx, cancel, task)
 			pass(after)
 			began := time.Now()
 			task.Stop(Exit{})
@@ -277,7 +277,7 @@ func TestLeftRunningAndRestored(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(context.Background())
-		leave = runs(again, ctx, cancel)
+		leave = runs(ctx, cancel, again)
 		synctest.Wait()
 		if len(w.states) != saves {
 			t.Errorf("a restore that changed nothing was saved: %+v", w.last())
@@ -370,7 +370,7 @@ func TestRandomFaults(t *testing.T) {
 					if task.Restore(ctx) != nil {
 						task.Stop(Exit{})
 					}
-					leave = runs(task, ctx, cancel)
+					leave = runs(ctx, cancel, task)
 				}
 				synctest.Wait()
 			}

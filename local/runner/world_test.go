@@ -219,11 +219,11 @@ func (w *world) runner(s Status) *Runner {
 func led(w *world, s Status) (r *Runner, leave func()) {
 	r = w.runner(s)
 	ctx, cancel := context.WithCancel(context.Background())
-	return r, runs(r, ctx, cancel)
+	return r, runs(ctx, cancel, r)
 }
 
 // runs runs r until the function that it returns is called, or r has ended.
-func runs(r *Runner, ctx context.Context, cancel func()) (leave func()) {
+func runs(ctx context.Context, cancel func(), r *Runner) (leave func()) {
 	left := make(chan struct{})
 	go func() {
 		defer close(left)

@@ -10,8 +10,7 @@ import (
 // A blockedBed is a scheduler without workers, for a machine with only memory to speak of.
 type blockedBed struct {
 	*bed
-	t    *testing.T
-	room int // MiB that others have taken
+	t *testing.T
 }
 
 func withBlocked(t *testing.T, free int, test func(b *blockedBed)) {
