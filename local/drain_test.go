@@ -124,6 +124,9 @@ func TestDrainEndsStartingRunners(t *testing.T) {
 // A runner that gets its allocation while the machine begins to drain is never made.
 func TestDrainEndsRunnersPlacedConcurrently(t *testing.T) {
 	b := newBench(t)
+	b.stop()
+	b.config.Parallel = 1
+	b.open()
 	ctx := t.Context()
 	id := runtime.NewRunnerID()
 	if err := b.Start(ctx, id, hostEnvironment(), runtime.PriorityRefill); err != nil {

@@ -69,8 +69,7 @@ type Handle interface {
 const (
 	saveWithin = 15 * time.Second // one save
 	// killAfter is how long the first process may take to end after SIGKILL, which also ends its pid
-	// namespace. Nothing in a runner that is being removed is worth waiting for, and its programs get
-	// no say. Its cgroup kills what survives that.
+	// namespace. Programs of a runner that is being removed get no say. Its cgroup kills what survives.
 	killAfter = time.Second
 	// CleanWithin bounds one try of a removal.
 	CleanWithin = 15 * time.Second

@@ -18,11 +18,8 @@ type Job struct {
 	Priority    runtime.Priority // 1 to 99; changed by registering again
 }
 
-// Stops free room for others, so they have the highest priority. Collections have the lowest.
-const (
-	priorityStop    runtime.Priority = 100
-	priorityCollect runtime.Priority = 1
-)
+// Priorities of evaluations that aren't placements. Stops free room for others.
+const priorityStop, priorityCollect runtime.Priority = 100, 1
 
 // Check returns INVALID_INPUT for the first field that is out of range.
 func (j Job) Check() error {
