@@ -1,7 +1,6 @@
 package local
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -13,9 +12,6 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// imageEntries bounds the files of one image.
-const imageEntries = 1 << 20
-
 // openImages opens the image cache, and starts pulling the images of all environments. Without
 // root, or with a listening helper, it uses a worker that may give files to other users.
 func (c *Cluster) openImages() (err error) {
@@ -24,7 +20,7 @@ func (c *Cluster) openImages() (err error) {
 	config.Logger = c.config.Logger.Named("images")
 	config.Skeleton.Home = runtime.Home
 	config.Skeleton.Directories, config.Skeleton.Files = spec.ImageRoot()
-	config.Image.Entries = cmp.Or(config.Image.Entries, imageEntries)
+	config.Image.Entries = 1 << 20 // files of one image
 	config.Used, config.Changed = c.usedImages, c.imageChanged
 	switch {
 	case c.host.Direct == nil:

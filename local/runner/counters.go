@@ -85,38 +85,30 @@ func (c *Counters) Count() (runtime.Evidence, error) {
 // are none. Any other error only means that the counters can't be read; Problem reports it until
 // they can be.
 func (c *Counters) Latest() (runtime.Evidence, error) {
-	c.mu.Lock()
-	last := c.last
-	c.mu.Unlock()
 	now, err := c.Count()
-	if err != nil && !gone(err) {
+	unreadable := err != nil && !gone(err)
+	if unreadable {
 		err = fmt.Errorf("the cgroup counters of runners are unreadable, so limits aren't reported as causes: %w", err)
 	}
-	c.note(err)
-	switch {
-	case err == nil || !gone(err):
-		return now, err
-	case last == nil:
-		return runtime.Evidence{}, ErrNone
-	}
-	return *last, nil
-}
-
-// note records whether the counters can be read.
-func (c *Counters) note(err error) {
 	c.mu.Lock()
-	news := false
+	last, news := c.last, unreadable && c.problem == nil
 	switch {
-	case err == nil || gone(err):
-		c.problem = nil
-	case c.problem == nil:
-		news = true
+	case news:
 		c.problem = &runtime.Problem{Subject: "counters", Message: err.Error(), Since: time.Now()}
+	case !unreadable:
+		c.problem = nil
 	}
 	c.mu.Unlock()
-	if news {
+	switch {
+	case news:
 		c.log.Error("a runner's counters can't be read", zap.Error(err))
+	case err == nil || unreadable:
+	case last == nil:
+		return runtime.Evidence{}, ErrNone
+	default:
+		return *last, nil
 	}
+	return now, err
 }
 
 // Problem returns why the counters can't be read; nil: they can be.

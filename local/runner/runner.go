@@ -58,11 +58,9 @@ type steps interface {
 
 // A Handle is the first process of a sandbox.
 type Handle interface {
-	// Wait returns nil once the process has ended, or ctx's error.
-	Wait(ctx context.Context) error
+	Wait(ctx context.Context) error // returns nil once the process has ended, or ctx's error
 	Signal(signal syscall.Signal) error
-	// Close releases the handle; the process continues to run.
-	Close()
+	Close() // releases the handle; the process continues to run
 }
 
 // Bounds of a runner's life.
