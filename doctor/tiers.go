@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rockpool/rockpool/local/tiers"
+	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/finding"
@@ -43,7 +43,7 @@ func noGVisor() finding.Finding {
 
 // examineTier claims a runner of one tier and runs a program in it. Problems are warnings: the
 // other tiers work without it.
-func examineTier(ctx context.Context, srv *server.Server, p *patient, tier tiers.Tier) finding.Finding {
+func examineTier(ctx context.Context, srv *server.Server, p *patient, tier host.Tier) finding.Finding {
 	name, setting := "gVisor", "gvisor-runtime"
 	if tier.Runtime != "" {
 		name, setting = "runtime "+tier.Runtime, "oci-runtimes"

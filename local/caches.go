@@ -9,7 +9,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/language"
 )
 
 // wantCaches lets runCaches look at the environments again.
@@ -37,31 +36,27 @@ func (c *Cluster) MakeCaches(ctx context.Context, begin func(language string)) (
 	if c.config.Languages == nil {
 		return nil
 	}
+	environments := c.allEnvironments()
 	for _, r := range c.config.Languages.All() {
-		if len(r.Cache.Make) == 0 || !slices.ContainsFunc(c.environments.all(), func(env runtime.Environment) bool {
+		if len(r.Cache.Make) == 0 || !slices.ContainsFunc(environments, func(env runtime.Environment) bool {
 			return env.Image == runtime.DefaultImage && slices.Contains(r.Environments, env.ID)
 		}) {
 			continue
 		}
-		failed = errors.Join(failed, c.makeCache(ctx, r, begin))
+		subject := "cache of " + r.ID
+		made, err := c.host.MakeCache(ctx, r, func() { begin(r.Name) })
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			err = fmt.Errorf("the cache of %s can't be made, so its programs take longer: %w", r.Name, err)
+			c.problems.Report(subject, err.Error())
+		default:
+			c.problems.Resolve(subject)
+		}
+		if made {
+			c.config.Logger.Info("made the cache of a language", zap.String("language", r.ID))
+		}
+		failed = errors.Join(failed, err)
 	}
 	return failed
-}
-
-// makeCache makes the cache of a language.
-func (c *Cluster) makeCache(ctx context.Context, r language.Recipe, begin func(language string)) error {
-	subject := "cache of " + r.ID
-	made, err := c.host.MakeCache(ctx, r, func() { begin(r.Name) })
-	switch {
-	case ctx.Err() != nil:
-	case err != nil:
-		err = fmt.Errorf("the cache of %s can't be made, so its programs take longer: %w", r.Name, err)
-		c.problems.Report(subject, err.Error())
-	default:
-		c.problems.Resolve(subject)
-	}
-	if made {
-		c.config.Logger.Info("made the cache of a language", zap.String("language", r.ID))
-	}
-	return err
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/rockpool/rockpool/local/host"
-	"github.com/rockpool/rockpool/local/taskrunner"
+	"github.com/rockpool/rockpool/local/runner"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -15,11 +15,10 @@ import (
 // one per line, with what to do. STORAGE_FULL: only disk space is missing, so nothing new can be
 // created.
 func (c *Cluster) Check(ctx context.Context) error {
-	missing := c.host.Missing()
-	if len(missing) > 0 {
-		return errors.Join(missing...)
+	if err := errors.Join(c.host.Missing()...); err != nil {
+		return err
 	}
-	err := c.trySandbox(ctx)
+	err := c.tryRunner(ctx)
 	if host.IsFull(err) {
 		return runtime.Wrap(runtime.CodeStorageFull, err, "no runner can start because the server's disk is full: free some space in its data directory")
 	}
@@ -29,31 +28,13 @@ func (c *Cluster) Check(ctx context.Context) error {
 	return nil
 }
 
-// trySandbox starts a runner as its task would, waits for its agent, and removes it. If the removal
-// fails, the next server removes what is left.
-func (c *Cluster) trySandbox(ctx context.Context) error {
+// tryRunner makes a runner, waits for its agent, and removes it.
+func (c *Cluster) tryRunner(ctx context.Context) error {
 	env := runtime.Environment{
 		ID: "check", Revision: 1, RunnerRevision: 1,
 		Image: runtime.DefaultImage, Isolation: runtime.IsolationNamespaces, Resources: runtime.DefaultResources(),
 	}
 	r := runtime.Runner{ID: runtime.NewRunnerID(), Environment: env, State: runtime.RunnerStarting}
 	// The entry isn't added to the cluster's entries, so no list shows it.
-	d := c.newEntry(r, runtime.PriorityRefill, private{}).driver
-	values, err := d.Place()
-	if err == nil {
-		err = c.host.BuildRoot(ctx)
-	}
-	if err == nil {
-		var h taskrunner.Handle
-		if h, err = d.Start(ctx, taskrunner.StartRequest{Values: values}); err == nil {
-			err = d.Ping(ctx)
-			h.Close()
-		}
-	}
-	clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanWithin)
-	defer cancel()
-	if left := d.Destroy(clean); left != nil {
-		return errors.Join(err, left) // the next server finds the directory, which keeps the user ids reserved
-	}
-	return errors.Join(err, d.Unplace(values))
+	return c.newEntry(r, runtime.PriorityRefill, runner.Record{}).runner.Try(ctx)
 }

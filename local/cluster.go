@@ -2,11 +2,11 @@
 // with Rockpool's agent as its first process. A runner that has started survives the server.
 //
 // A runner's record is stored before anything of the runner is made. Everything that is made can be
-// found and removed by the runner's id alone. A task (package taskrunner) leads each runner's life:
-// its driver and hooks are in package driver, and its state is in the record. So the next server
-// takes over the live runners of a server that was killed or stopped, and cleans up the rest. The
-// current state of runners is in memory, is updated by the kernel (one pidfd per runner), and is
-// written through to the [Store].
+// found and removed by the runner's id alone. The scheduler (package scheduler) decides when a runner
+// gets its allocation. Then one goroutine (package runner) leads it to its end, with its
+// state in the record. So the next server takes over the live runners of a server that was killed or
+// stopped, and cleans up the rest. The current state of runners is in memory, is updated by the
+// kernel (one pidfd per runner), and is written through to the [Store].
 package local
 
 import (
@@ -19,22 +19,20 @@ import (
 	"sync"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/local/image"
 	"github.com/rockpool/rockpool/local/network/access"
-	"github.com/rockpool/rockpool/local/placing"
+	"github.com/rockpool/rockpool/local/runner"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/scheduler"
-	"github.com/rockpool/rockpool/local/taskrunner"
-	"github.com/rockpool/rockpool/local/tiers"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/hints"
 	"github.com/rockpool/rockpool/runtime/language"
 	"github.com/rockpool/rockpool/runtime/past"
 	"github.com/rockpool/rockpool/runtime/problems"
 	"github.com/rockpool/rockpool/runtime/tasks"
+	"github.com/rockpool/rockpool/runtime/timing"
+	"github.com/rockpool/rockpool/runtime/turns"
 )
 
 // Config configures a Cluster: its directory, its store, and what its runners may use.
@@ -42,13 +40,13 @@ type Config struct {
 	host.Config // Offer and Removals are set by the Cluster
 
 	Store      Store
-	Network    *access.Config       // the network that runners may use; nil: none
-	Parallel   int                  // sandboxes made concurrently; 0: one per CPU
-	Overcommit scheduler.Overcommit // 0: scheduler.DefaultOvercommit
-	Collect    scheduler.Collect    // how long ended evaluations and allocations are kept; 0: its defaults
-	Keep       bool                 // Run leaves runners running at its end, for the next server
-	Languages  *language.Set        // their caches are made; nil: none
-	Images     image.Config         // the Cluster sets its Dir, Logger, Skeleton, Worker, Owners, Used and Changed
+	Network    *access.Config // the network that runners may use, if any
+	Parallel   int            // sandboxes made concurrently; 0 means one per CPU
+	Overcommit scheduler.Overcommit
+	Collect    scheduler.Collect // how long ended evaluations and allocations are kept
+	Keep       bool              // Run leaves runners running at its end, for the next server
+	Languages  *language.Set     // their caches are made, if it isn't nil
+	Images     image.Config      // the Cluster sets its Dir, Logger, Skeleton, Worker, Owners, Used and Changed
 }
 
 // A Store keeps the data that must outlive the server. Its methods are safe for concurrent use. Its
@@ -68,7 +66,7 @@ type Store interface {
 	MarkRunner(ctx context.Context, id runtime.RunnerID, claim runtime.Claim) error
 	DeleteRunner(ctx context.Context, id runtime.RunnerID) error
 
-	// Draining returns since when the machine has been draining; zero: it isn't draining.
+	// Draining returns since when the machine has been draining. The zero time means that it isn't.
 	Draining(ctx context.Context) (time.Time, error)
 	SetDraining(ctx context.Context, since time.Time) error
 }
@@ -76,24 +74,35 @@ type Store interface {
 // Cluster is this machine as a runtime.Cluster. Its methods are safe for concurrent use. Runners
 // are registered by Start at any time, but none is made before Run runs.
 type Cluster struct {
-	config       Config
-	host         *host.Host
-	placer       *placing.Placer
-	network      *access.Access
-	changes      hints.Watchers
-	images       *image.Cache
-	environments *environments
-	counts       *tasks.Counts
-	tiers        []string // descriptions, as of the server's start
-	problems     *problems.List
-	cached       chan struct{} // capacity 1: an environment has changed, so that a language may need a cache
+	config          Config
+	host            *host.Host
+	scheduler       *scheduler.Scheduler
+	starts          *turns.Gate // limits the runners that are made concurrently
+	network         *access.Access
+	changes         hints.Watchers
+	images          *image.Cache
+	counts          *tasks.Counts
+	waited          *timing.Histogram // from a runner's registration to its allocation
+	tiers           []string          // descriptions, as of the server's start
+	problems        *problems.List
+	cached          chan struct{} // capacity 1: an environment has changed, so that a language may need a cache
+	environmentTurn turns.Slots   // capacity 1: held while an environment is written to the store, then to memory
+	drainTurn       turns.Slots   // capacity 1: held while draining is started or ended
 
-	mu       sync.Mutex // guards the fields below; never held across I/O
-	entries  map[runtime.RunnerID]*entry
-	leaks    map[runtime.RunnerID]bool // runners of which something couldn't be removed; some are no longer in entries
-	past     past.Runners
-	stopping bool
-	restored bool // entries holds everything that the last server left
+	leading sync.WaitGroup       // goroutines that lead runners
+	run     func(*runner.Runner) // starts one; the caller holds mu
+	leave   func(cause error)    // lets them return, and leave their runners as they are
+
+	mu           sync.Mutex // guards the fields below; never held across I/O
+	environments map[runtime.EnvironmentID]runtime.Environment
+	unreadable   map[runtime.EnvironmentID]bool // stored environments that can't be read
+	entries      map[runtime.RunnerID]*entry
+	leaks        map[runtime.RunnerID]bool // runners of which something couldn't be removed; some are no longer in entries
+	past         past.Runners
+	draining     time.Time // since when; the zero time means that the machine isn't draining
+	stopping     bool
+	left         bool // no further goroutine may lead a runner
+	restored     bool // entries holds everything that the last server left
 }
 
 var _ runtime.Cluster = (*Cluster)(nil)
@@ -111,39 +120,38 @@ const restoreWithin = time.Minute
 // server. If ctx ends first, New returns its cause and leaves the rest as it is for the next
 // server.
 func New(ctx context.Context, config Config) (*Cluster, error) {
-	if config.CgroupParent == "" {
-		config.CgroupParent = "rockpool"
-	}
 	if !helper.ValidParent("/" + config.CgroupParent) {
 		return nil, fmt.Errorf("cgroup parent %q must be rockpool or below it", config.CgroupParent)
 	}
 	if config.Parallel <= 0 {
 		config.Parallel = goruntime.NumCPU()
 	}
-	if config.Logger == nil {
-		config.Logger = zap.NewNop()
-	}
-	dir, err := filepath.Abs(config.Dir)
-	if err != nil {
+	var err error
+	if config.Dir, err = realDir(config.Dir); err != nil {
 		return nil, err
 	}
-	if dir, err = realDir(dir); err != nil {
-		return nil, err
-	}
-	config.Dir, config.Removals = dir, 2*config.Parallel
+	config.Removals = 2 * config.Parallel
 	if config.Network != nil {
 		config.Offer = &config.Network.Offer
 	}
-	known := problems.New(config.Logger)
+	// Runners are led until Run or Close ends, also while what Run's end removes.
+	life, leave := context.WithCancelCause(context.WithoutCancel(ctx))
 	c := &Cluster{
-		config:       config,
-		environments: newEnvironments(config.Store, known),
-		counts:       taskrunner.NewCounts(),
-		problems:     known,
-		cached:       make(chan struct{}, 1),
-		entries:      map[runtime.RunnerID]*entry{},
-		leaks:        map[runtime.RunnerID]bool{},
+		config:          config,
+		starts:          turns.NewGate(config.Parallel),
+		counts:          runner.NewCounts(),
+		waited:          timing.New(tasks.StartBounds()...),
+		problems:        problems.New(config.Logger),
+		cached:          make(chan struct{}, 1),
+		environmentTurn: make(turns.Slots, 1),
+		drainTurn:       make(turns.Slots, 1),
+		leave:           leave,
+		environments:    map[runtime.EnvironmentID]runtime.Environment{},
+		unreadable:      map[runtime.EnvironmentID]bool{},
+		entries:         map[runtime.RunnerID]*entry{},
+		leaks:           map[runtime.RunnerID]bool{},
 	}
+	c.run = func(r *runner.Runner) { c.leading.Go(func() { r.Run(life) }) }
 	if err := c.open(ctx); err != nil {
 		c.close()
 		return nil, err
@@ -151,10 +159,14 @@ func New(ctx context.Context, config Config) (*Cluster, error) {
 	return c, nil
 }
 
-// realDir makes dir and returns its path without symbolic links: a sandbox's directory must have
-// the same path from everywhere.
+// realDir makes dir and returns its absolute path without symbolic links: a sandbox's directory must
+// have the same path from everywhere.
 func realDir(dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
 		return "", err
 	}
 	return filepath.EvalSymlinks(dir)
@@ -169,14 +181,18 @@ func (c *Cluster) open(ctx context.Context) (err error) {
 	c.config.Agent, c.config.Helper = nil, nil // the host's
 	c.probeTiers(ctx)
 	c.openNetwork()
-	c.placer, err = placing.Open(ctx, placing.Config{
-		Logger: c.config.Logger, Store: c.config.Store, CoreMHz: c.host.Machine.CoreMHz, Parallel: c.config.Parallel,
-		Overcommit: c.config.Overcommit, Collect: c.config.Collect, Changed: c.changes.Send,
+	machine, err := measure(c.host.Machine.CoreMHz)
+	if err != nil {
+		return err
+	}
+	c.scheduler, err = scheduler.New(scheduler.Config{
+		Logger: c.config.Logger.Named("scheduler"), Machine: machine, Overcommit: c.config.Overcommit, Collect: c.config.Collect,
+		Placed: c.onPlaced, Changed: c.changes.Send,
 	})
 	if err != nil {
 		return err
 	}
-	if err := c.environments.restore(ctx); err != nil {
+	if err := c.restoreEnvironments(ctx); err != nil {
 		return err
 	}
 	if err := c.openImages(); err != nil {
@@ -185,8 +201,15 @@ func (c *Cluster) open(ctx context.Context) (err error) {
 	if err := c.restore(ctx); err != nil {
 		return fmt.Errorf("restore what the last server left: %w", err)
 	}
-	if err := c.placer.ResumeDraining(ctx); err != nil {
-		return err
+	since, err := c.config.Store.Draining(ctx)
+	if err == nil && !since.IsZero() { // an earlier server began to drain the machine
+		c.mu.Lock()
+		c.draining = since
+		c.mu.Unlock()
+		err = c.SetDraining(ctx, true)
+	}
+	if err != nil {
+		return fmt.Errorf("resume draining: %w", err)
 	}
 	c.host.PrepareRoot(ctx)
 	return nil
@@ -194,7 +217,7 @@ func (c *Cluster) open(ctx context.Context) (err error) {
 
 // probeTiers records the isolation tiers as they are at the server's start, for Status.
 func (c *Cluster) probeTiers(ctx context.Context) {
-	for _, t := range tiers.Probe(ctx, c.host) {
+	for _, t := range c.host.Tiers(ctx) {
 		if c.host.Direct != nil {
 			r := c.host.Direct.Config.Runtimes[t.Name()]
 			r.NoTime = t.NoTime
@@ -208,7 +231,7 @@ func (c *Cluster) probeTiers(ctx context.Context) {
 }
 
 // Tiers probes the configured isolation tiers and returns them as they are now.
-func (c *Cluster) Tiers(ctx context.Context) []tiers.Tier { return tiers.Probe(ctx, c.host) }
+func (c *Cluster) Tiers(ctx context.Context) []host.Tier { return c.host.Tiers(ctx) }
 
 // openNetwork opens the networks that the sandbox helper offers. An error of the helper is kept: it
 // disables networks, not the cluster.
@@ -222,20 +245,15 @@ func (c *Cluster) openNetwork() {
 	c.network = access.Open(c.config.Network, made, c.config.Logger, c.problems)
 }
 
-// Close releases the directory and the tasks. Call it if Run isn't called. It removes no runner.
+// Close releases the directory and the runners. Call it if Run isn't called. It removes no runner.
 func (c *Cluster) Close() {
 	c.host.Prune()
 	c.close()
 }
 
-// close closes what open has opened, and releases tasks that Run hasn't taken over.
+// close closes what open has opened.
 func (c *Cluster) close() {
-	if c.placer != nil {
-		c.placer.Close()
-		for _, place := range c.placer.Placed() {
-			place.Task.Close()
-		}
-	}
+	c.leaveRunners()
 	if c.network != nil {
 		c.network.Close()
 	}
@@ -249,17 +267,14 @@ func (c *Cluster) close() {
 // connection.
 func (c *Cluster) Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, error) {
 	c.mu.Lock()
-	state := runtime.RunnerGone
-	if e, ok := c.entries[id]; ok {
-		if state = e.runner.State; e.removing {
-			state = runtime.RunnerGone
-		}
-	}
+	e := c.entries[id]
+	live := e != nil && !e.removing && e.info.State.Before(runtime.RunnerStopping)
+	starting := live && e.info.State == runtime.RunnerStarting
 	c.mu.Unlock()
-	switch state {
-	case runtime.RunnerGone, runtime.RunnerStopping:
+	switch {
+	case !live:
 		return nil, gone(id)
-	case runtime.RunnerStarting:
+	case starting:
 		return nil, runtime.Errorf(runtime.CodeClusterUnavailable, "runner %s is starting", id)
 	}
 	conn, err := c.host.Dial(ctx, id)

@@ -121,20 +121,25 @@ func TestDrainEndsStartingRunners(t *testing.T) {
 	t.Logf("%d of %d had their place when it was drained", len(ids)-waited, len(ids))
 }
 
-// A runner with an allocation that hasn't been carried out yet is never made.
+// A runner that gets its allocation while the machine begins to drain is never made.
 func TestDrainEndsRunnersPlacedConcurrently(t *testing.T) {
 	b := newBench(t)
+	b.stop()
+	b.config.Parallel = 1
+	b.open()
 	ctx := t.Context()
 	id := runtime.NewRunnerID()
 	if err := b.Start(ctx, id, hostEnvironment(), runtime.PriorityRefill); err != nil {
 		t.Fatal(err)
 	}
-	orders, _, err := b.placer.Scheduler.Orders(ctx, 0)
-	if err != nil || len(orders) != 1 {
-		t.Fatalf("%+v %v", orders, err)
+	release, err := b.starts.Pass("", "none", runtime.PriorityWaiting).Enter(ctx) // it can't be made yet
+	if err != nil {
+		t.Fatal(err)
 	}
-	b.drain(true)
 	b.run()
+	wait.For(t, "it is placed", func() bool { return b.scheduler.Stats().Placed == 1 })
+	b.drain(true)
+	release()
 	if r := b.await(id, runtime.RunnerGone); r.GoneReason != runtime.GoneDrained {
 		t.Errorf("%+v", r)
 	}

@@ -19,10 +19,10 @@ import (
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/local/host"
+	"github.com/rockpool/rockpool/local/runner"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/oci"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
-	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/test/executable"
@@ -66,14 +66,7 @@ func TestGVisorConformance(t *testing.T) {
 // sentry returns the process of a runner's gVisor kernel, from its record.
 func (b *bench) sentry(id runtime.RunnerID) int {
 	b.t.Helper()
-	task := b.privateOf(id).Task
-	_, number, _ := strings.Cut(string(task.Handle), `"pid":`)
-	number, _, _ = strings.Cut(number, ",")
-	pid, err := strconv.Atoi(number)
-	if err != nil {
-		b.t.Fatalf("%s: %v", task.Handle, err)
-	}
-	return pid
+	return b.privateOf(id).Process.PID
 }
 
 // Programs see another kernel, and have no more rights in it than elsewhere.
@@ -315,7 +308,7 @@ func TestGVisorReportsWhyARunnerEnded(t *testing.T) {
 		t.Fatalf("a program that needs 1 GiB of 128 MiB: %+v", exit)
 	}
 	b.mu.Lock()
-	counters := b.entries[lives].driver.Counters
+	counters := b.entries[lives].runner.Sandbox.Counters
 	b.mu.Unlock()
 	wait.For(t, "it has answered since", func() bool { // each call gives it some time for that
 		e, err := b.Evidence(t.Context(), lives)
@@ -368,15 +361,15 @@ func TestGVisorKilledCreateLeavesNothing(t *testing.T) {
 	b := withGVisor(t).run()
 	for range 10 {
 		r := runtime.Runner{ID: runtime.NewRunnerID(), Environment: gvisorEnvironment(), State: runtime.RunnerStarting}
-		d := b.newEntry(r, runtime.PriorityRefill, private{}).driver
-		values := placed(t, d)
-		if h, err := d.Start(atSomeMoment(t, 200*time.Millisecond), taskrunner.StartRequest{Values: values}); err == nil {
+		d := b.newEntry(r, runtime.PriorityRefill, runner.Record{}).runner.Sandbox
+		slot := placed(t, d)
+		if h, _, err := d.Create(atSomeMoment(t, 200*time.Millisecond), *slot); err == nil {
 			h.Close()
 		}
 		if err := d.Destroy(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if err := d.Unplace(values); err != nil {
+		if err := d.Release(slot); err != nil {
 			t.Error(err)
 		}
 	}

@@ -1,25 +1,15 @@
 package local
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/rockpool/rockpool/local/image"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/runtime"
-)
-
-// Defaults of the image limits.
-const (
-	DefaultImageBytes   = 10 << 30 // bytes of one unpacked image
-	DefaultImageEntries = 1 << 20  // files of one image
-	DefaultCacheBytes   = 20 << 30 // bytes of all images
-	DefaultImageTimeout = 30 * time.Minute
 )
 
 // openImages opens the image cache, and starts pulling the images of all environments. Without
@@ -30,10 +20,7 @@ func (c *Cluster) openImages() (err error) {
 	config.Logger = c.config.Logger.Named("images")
 	config.Skeleton.Home = runtime.Home
 	config.Skeleton.Directories, config.Skeleton.Files = spec.ImageRoot()
-	config.Image.Bytes = cmp.Or(config.Image.Bytes, DefaultImageBytes)
-	config.Image.Entries = cmp.Or(config.Image.Entries, DefaultImageEntries)
-	config.Bytes = cmp.Or(config.Bytes, DefaultCacheBytes)
-	config.Within = cmp.Or(config.Within, DefaultImageTimeout)
+	config.Image.Entries = 1 << 20 // files of one image
 	config.Used, config.Changed = c.usedImages, c.imageChanged
 	switch {
 	case c.host.Direct == nil:
@@ -51,7 +38,7 @@ func (c *Cluster) openImages() (err error) {
 			return err
 		}
 	}
-	for _, env := range c.environments.all() {
+	for _, env := range c.allEnvironments() {
 		c.wantImage(env)
 	}
 	return nil
@@ -85,7 +72,7 @@ func (c *Cluster) wantImage(env runtime.Environment) {
 func (c *Cluster) usedImages() map[string]bool {
 	used := map[string]bool{}
 	var awaited []runtime.Environment
-	for _, env := range c.environments.all() { // before the runners: a new runner's environment is one of these
+	for _, env := range c.allEnvironments() { // before the runners: a new runner's environment is one of these
 		used[env.Pin.Digest] = true
 		if env.Previous != nil {
 			awaited = append(awaited, env)
@@ -94,8 +81,8 @@ func (c *Cluster) usedImages() map[string]bool {
 	c.mu.Lock()
 	known := c.restored
 	for _, e := range c.entries {
-		used[e.runner.Environment.Pin.Digest] = true
-		known = known && e.runner.Environment.ID != ""
+		used[e.info.Environment.Pin.Digest] = true
+		known = known && e.info.Environment.ID != ""
 	}
 	c.mu.Unlock()
 	if !known {
@@ -111,7 +98,7 @@ func (c *Cluster) usedImages() map[string]bool {
 
 // imageChanged sends a hint for each environment whose runners are made from an image.
 func (c *Cluster) imageChanged(digest string) {
-	for _, env := range c.environments.all() {
+	for _, env := range c.allEnvironments() {
 		if env.Pin.Digest == digest {
 			c.changes.Send(env.ID)
 		}

@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/host"
+	"github.com/rockpool/rockpool/local/runner"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
-	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -262,7 +262,7 @@ func TestRestoredHelperEndsTheRetries(t *testing.T) {
 	b.store.mu.Lock()
 	said := b.store.said[id]
 	b.store.mu.Unlock()
-	if r, _ := b.runner(id); r.Message != "" || b.privateOf(id).Task.Restarts != 1 || b.Stats().Tasks.Restarts != 1 || !strings.Contains(said, "rockpool-sandbox") {
+	if r, _ := b.runner(id); r.Message != "" || b.Stats().Tasks.Restarts != 1 || !strings.Contains(said, "rockpool-sandbox") {
 		t.Errorf("its message was %q while it waited, and now it is %+v", said, r)
 	}
 }
@@ -271,14 +271,13 @@ func TestRestoredHelperEndsTheRetries(t *testing.T) {
 func TestLeakIsReported(t *testing.T) {
 	b := newBench(t)
 	defer b.stop()
-	e := b.newEntry(runtime.Runner{ID: "a"}, 0, private{})
+	e := b.newEntry(runtime.Runner{ID: "a"}, 0, runner.Record{})
 	b.entries["a"] = e
-	k := &keeper{b.Cluster, e}
 	for leak, problems := range map[string]int{"busy": 1, "": 0} {
 		if leak == "" {
 			b.reportLeak(e, "busy")
 		}
-		if err := k.Save(t.Context(), taskrunner.State{Phase: taskrunner.Stopping, Leak: leak}); err != nil {
+		if err := b.save(t.Context(), e, runner.Status{State: runtime.RunnerStopping, Record: runner.Record{Leak: leak}}); err != nil {
 			t.Fatal(err)
 		}
 		status, err := b.Status(t.Context())

@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/runtime"
@@ -114,6 +117,8 @@ func TestEscapeIsRefused(t *testing.T) {
 	b := newBench(t)
 	b.stop()
 	b.config.Helper = sandboxtest.Straying(t)
+	core, logged := observer.New(zap.WarnLevel)
+	b.config.Logger = zap.New(core)
 	b.open()
 	b.run()
 	tree, ok := b.host.Trees.Controller("pids")
@@ -131,8 +136,9 @@ func TestEscapeIsRefused(t *testing.T) {
 	if r := b.await(id, runtime.RunnerIdle); r.State != runtime.RunnerGone || r.GoneReason != runtime.GoneStartFailed {
 		t.Errorf("the runner is %s (%s)", r.State, r.GoneReason)
 	}
-	if events := fmt.Sprint(b.privateOf(id).Task.Events); !strings.Contains(events, "check the limits") || !strings.Contains(events, "elsewhere") {
-		t.Errorf("it ended of something else: %s", events)
+	failed := logged.FilterField(zap.String("runner", string(id))).All()
+	if why := fmt.Sprint(failed); len(failed) == 0 || !strings.Contains(why, "check the limits") || !strings.Contains(why, "elsewhere") {
+		t.Errorf("it ended of something else: %s", why)
 	}
 	if err := b.Remove(t.Context(), id); err != nil {
 		t.Error(err)

@@ -3,7 +3,6 @@ package local
 import (
 	"context"
 
-	"github.com/rockpool/rockpool/local/placing"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -11,15 +10,17 @@ import (
 // still starting.
 func (c *Cluster) Mark(ctx context.Context, id runtime.RunnerID, claim runtime.Claim) error {
 	c.mu.Lock()
-	e, err := c.markable(id)
+	e, stopping := c.entries[id], c.stopping
 	c.mu.Unlock()
-	if err != nil {
-		return err
+	switch {
+	case stopping:
+		return errStopping()
+	case e == nil:
+		return gone(id)
 	}
 	return e.turn.Do(ctx, func() error {
-		// It may have ended or been removed while this call waited for its turn.
 		c.mu.Lock()
-		_, err := c.markable(id)
+		err := c.markable(e)
 		c.mu.Unlock()
 		if err != nil {
 			return err
@@ -29,44 +30,43 @@ func (c *Cluster) Mark(ctx context.Context, id runtime.RunnerID, claim runtime.C
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		e.runner.Claim = claim
-		e.runner.Advance(runtime.RunnerClaimed)
+		e.info.Claim = claim
+		e.info.Advance(runtime.RunnerClaimed)
 		return nil
 	})
 }
 
-// markable returns the entry of a runner that is claimed or can be. The caller holds mu.
-func (c *Cluster) markable(id runtime.RunnerID) (*entry, error) {
-	e, ok := c.entries[id]
+// markable returns an error unless a runner is claimed or can be. The caller holds mu.
+func (c *Cluster) markable(e *entry) error {
 	switch {
 	case c.stopping:
-		return nil, errStopping()
-	case ok && !e.runner.Claim.Held() && c.Draining():
-		return nil, runtime.Errorf(runtime.CodeClusterUnavailable, "the machine is being drained; end that with rockpool drain --off")
-	case !ok || e.removing || e.runner.State == runtime.RunnerStopping || e.runner.State == runtime.RunnerGone:
-		return nil, gone(id)
-	case e.runner.State == runtime.RunnerStarting:
-		return nil, runtime.Errorf(runtime.CodeConflict, "runner %s isn't ready: it is still starting", id)
+		return errStopping()
+	case !e.info.Claim.Held() && !c.draining.IsZero():
+		return runtime.Errorf(runtime.CodeClusterUnavailable, "the machine is being drained; end that with rockpool drain --off")
+	case e.removing || !e.info.State.Before(runtime.RunnerStopping):
+		return gone(e.id)
+	case e.info.State == runtime.RunnerStarting:
+		return runtime.Errorf(runtime.CodeConflict, "runner %s isn't ready: it is still starting", e.id)
 	}
-	return e, nil
+	return nil
 }
 
 // Runners implements runtime.Cluster, from memory.
 func (c *Cluster) Runners(_ context.Context, env runtime.EnvironmentID) ([]runtime.Runner, error) {
 	c.mu.Lock()
 	all := make([]runtime.Runner, 0, len(c.entries))
-	waiting := map[int]*placing.Place{}
+	var waiting []int
 	for _, e := range c.entries {
 		if env == "" || e.environment == env {
-			if e.runner.State == runtime.RunnerStarting && e.place.Waits() {
-				waiting[len(all)] = e.place
+			if e.info.State == runtime.RunnerStarting && !e.led {
+				waiting = append(waiting, len(all))
 			}
-			all = append(all, e.runner)
+			all = append(all, e.info)
 		}
 	}
 	c.mu.Unlock()
-	for i, place := range waiting {
-		all[i].Message, all[i].Lacks = place.Reason(), place.Lacks()
+	for _, i := range waiting {
+		all[i].Message, all[i].Lacks = c.scheduler.Waiting(all[i].ID)
 	}
 	return all, nil
 }

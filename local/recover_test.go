@@ -2,7 +2,6 @@ package local
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"math/rand/v2"
 	"os"
@@ -17,10 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/host"
-	"github.com/rockpool/rockpool/local/process"
+	"github.com/rockpool/rockpool/local/runner"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
-	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/sandboxtest"
 	"github.com/rockpool/rockpool/test/wait"
@@ -90,7 +88,8 @@ func TestRestoreKeepsLiveRunners(t *testing.T) {
 		t.Errorf("user ids are held: %v, %v", held, err)
 	}
 	lost := 0
-	for a := range b.placer.Scheduler.Snapshot().EachAllocation("") {
+	allocations, _ := b.scheduler.Allocations(runtime.AllocationFilter{})
+	for _, a := range allocations {
 		if a.Status == runtime.AllocationLost {
 			lost++
 		}
@@ -118,8 +117,7 @@ func TestRestoreKeepsLiveRunners(t *testing.T) {
 	}
 }
 
-// A runner whose agent doesn't answer is useless, and must not delay the others. Meanwhile the
-// planner is disabled, and evaluations of dead runners are retried.
+// A runner whose agent doesn't answer is useless, and must not delay the others.
 func TestRestoreOfASilentAgent(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -135,9 +133,6 @@ func TestRestoreOfASilentAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.reopened()
-	if stats := b.placer.Scheduler.Stats(); stats.Resubmitted == 0 || stats.Dequeued == 0 {
-		t.Errorf("nothing waited for the planner: %+v", stats)
-	}
 	if r, _ := b.runner(silent); r.State != runtime.RunnerGone || !strings.Contains(r.Message, "didn't answer") {
 		t.Errorf("the silent one is %+v", r)
 	}
@@ -234,34 +229,31 @@ func TestReattachRefusesOtherProcesses(t *testing.T) {
 	b := running(t)
 	id, other := b.begin(hostEnvironment()), b.begin(hostEnvironment())
 	stranger := os.Getpid()
-	strangerStart, err := process.StartTime(stranger)
+	strangerStart, err := runner.StartTime(stranger)
 	if err != nil {
 		t.Fatal(err)
 	}
-	otherStart, err := process.StartTime(b.agentOf(other))
+	otherStart, err := runner.StartTime(b.agentOf(other))
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := b.newEntry(runtime.Runner{ID: id}, 0, private{}).driver
-	good := string(b.privateOf(id).Task.Handle)
-	h, err := d.Reattach(t.Context(), []byte(good))
+	d := b.newEntry(runtime.Runner{ID: id}, 0, runner.Record{}).runner.Sandbox
+	record := b.privateOf(id)
+	h, err := d.Reattach(t.Context(), *record.Process, *record.Slot)
 	if err != nil {
-		t.Fatalf("%s: %v", good, err)
+		t.Fatalf("%+v: %v", record.Process, err)
 	}
 	h.Close()
-	for name, handle := range map[string]json.RawMessage{
+	for name, process := range map[string]runner.Process{
 		"another start time":          handleOf(b.agentOf(id), strangerStart),
 		"a process outside":           handleOf(stranger, strangerStart),
 		"a process of another runner": handleOf(b.agentOf(other), otherStart),
 		"no process":                  handleOf(1<<30, 0),
 	} {
-		if h, err := d.Reattach(t.Context(), handle); err == nil {
+		if h, err := d.Reattach(t.Context(), process, *record.Slot); err == nil {
 			h.Close()
 			t.Errorf("%s is taken for the runner", name)
 		}
-	}
-	if _, err := d.Reattach(t.Context(), []byte(`"?"`)); err == nil {
-		t.Error("an unreadable handle is taken")
 	}
 }
 
@@ -317,12 +309,12 @@ func TestRemovalThatFails(t *testing.T) {
 // gets SIGKILL.
 func (b *bench) create(ctx context.Context, env runtime.Environment) error {
 	b.t.Helper()
-	pending := taskrunner.State{Phase: taskrunner.Pending}
-	e := b.newEntry(runtime.Runner{ID: runtime.NewRunnerID(), Environment: env, State: runtime.RunnerStarting}, runtime.PriorityRefill, private{Task: pending})
-	if err := b.put(b.t.Context(), e, e.runner, pending); err != nil {
+	e := b.newEntry(runtime.Runner{ID: runtime.NewRunnerID(), Environment: env, State: runtime.RunnerStarting}, runtime.PriorityRefill, runner.Record{})
+	made := e.runner.Sandbox
+	if err := b.put(b.t.Context(), e.info, runner.Record{Group: made.Group}); err != nil {
 		b.t.Fatal(err)
 	}
-	h, err := e.driver.Start(ctx, taskrunner.StartRequest{Values: placed(b.t, e.driver)})
+	h, _, err := made.Create(ctx, *placed(b.t, made))
 	if err == nil {
 		h.Close()
 	}
@@ -447,15 +439,18 @@ func TestLiveRunnersAreRestoredAfterTheTimeLimit(t *testing.T) {
 	id := b.begin(hostEnvironment())
 	b.stop()
 	b.open()
-	for _, place := range b.placer.Placed() { // this one is checked again, after the time limit
-		place.Task.Close()
-	}
+	b.leave(errors.New("for the test")) // this one is checked again, after the time limit
+	b.leading.Wait()
+	life, leave := context.WithCancelCause(context.WithoutCancel(t.Context()))
+	b.Cluster.run, b.leave = func(r *runner.Runner) { b.leading.Go(func() { r.Run(life) }) }, leave
 	left, err := b.recorded(t.Context())
 	if err != nil || len(left) != 1 {
 		t.Fatal(left, err)
 	}
 	close(left[0].recorded)
-	b.restoreRunner(t.Context(), left[0], time.Now())
+	if err := b.restoreRunner(t.Context(), left[0], time.Now()); err != nil {
+		t.Fatal(err)
+	}
 	b.run()
 	b.expect(id, "echo hi", "hi")
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"path"
 
-	"github.com/rockpool/rockpool/local/taskrunner"
+	"github.com/rockpool/rockpool/local/runner"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/past"
 )
@@ -28,16 +28,21 @@ func (c *Cluster) Remove(ctx context.Context, id runtime.RunnerID) error {
 	select {
 	case <-e.recorded:
 	default:
-		first = false // Start deregisters it after storing the record
+		first = false // Start ends it after storing the record
 	}
 	c.mu.Unlock()
-	switch {
-	case again:
-		e.task.Stop(taskrunner.End{})
-	case first:
-		e.place.Deregister()
+	if first || again {
+		c.end(e, runner.Exit{})
 	}
 	return c.awaitRemoval(ctx, e)
+}
+
+// end ends a runner, whether it has its allocation, waits for it, or has ended already. The end of
+// its goroutine frees its room, so the scheduler must know before that it is no longer wanted.
+func (c *Cluster) end(e *entry, exit runner.Exit) {
+	c.scheduler.Deregister(e.id)
+	e.runner.Stop(exit)
+	c.lead(e)
 }
 
 // awaitRemoval waits until nothing is left of a runner that is to be forgotten. It returns ctx's
@@ -46,7 +51,7 @@ func (c *Cluster) awaitRemoval(ctx context.Context, e *entry) error {
 	if there, err := c.awaitRecord(ctx, e); err != nil || !there {
 		return err
 	}
-	if err := e.task.Wait(ctx); err != nil {
+	if err := e.runner.Wait(ctx); err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -60,7 +65,7 @@ func (c *Cluster) awaitRemoval(ctx context.Context, e *entry) error {
 			return nil
 		}
 		defer c.changes.Send(e.environment)
-		return c.delete(ctx, e) // it ended before Remove was called, so the task kept its record
+		return c.delete(ctx, e) // it ended before Remove was called, so its record was kept
 	})
 }
 
@@ -84,11 +89,10 @@ func (c *Cluster) delete(ctx context.Context, e *entry) error {
 	}
 	c.mu.Lock()
 	delete(c.entries, e.id)
-	c.past.Add(e.id, past.Runner{Environment: e.environment, Events: e.events})
+	c.past.Add(e.id, past.Runner{Environment: e.environment, Events: e.runner.Events()})
 	c.mu.Unlock()
-	e.driver.Counters.Close()
-	e.place.Forget()
-	if parent := path.Dir(e.driver.Group); parent != "/"+c.config.CgroupParent {
+	e.runner.Sandbox.Counters.Close()
+	if parent := path.Dir(e.runner.Sandbox.Group); parent != "/"+c.config.CgroupParent {
 		c.host.Trees.Prune(parent) // the parent of an earlier configuration
 	}
 	return nil

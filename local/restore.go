@@ -12,10 +12,8 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/rockpool/rockpool/local/driver"
-	"github.com/rockpool/rockpool/local/placing"
+	"github.com/rockpool/rockpool/local/runner"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
-	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -31,10 +29,20 @@ func (c *Cluster) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The places come first: restoring a runner reports the state of its allocation to the
-	// scheduler.
-	if err := c.restorePlaces(left); err != nil {
-		return err
+	// The scheduler comes first: the runners report the states of their allocations to it.
+	for _, e := range left {
+		if e.info.Environment.ID == "" || e.info.State == runtime.RunnerGone {
+			continue // its allocation is unknown, or it takes no room
+		}
+		had := runtime.AllocationPending
+		switch {
+		case e.untouched: // it had no allocation, or hadn't begun to use it
+			had = ""
+		case runtime.RunnerStarting.Before(e.info.State):
+			had = runtime.AllocationRunning
+		}
+		e.placed = had != ""
+		c.scheduler.Restore(e.job, had)
 	}
 	err = c.restoreRunners(ctx, left)
 	if ctx.Err() != nil {
@@ -43,33 +51,22 @@ func (c *Cluster) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// All runners are known from here on. New ones may be placed, and unused images deleted.
-	c.placer.Restored()
+	known, roots := map[runtime.RunnerID]bool{}, []string{}
 	c.mu.Lock()
-	c.restored = true
+	c.restored = true // all runners are known, so unused images can be deleted
+	for id, e := range c.entries {
+		known[id] = true
+		if root, ok := e.runner.Sandbox.Root.Load().(string); ok {
+			roots = append(roots, root)
+		}
+	}
 	c.mu.Unlock()
-	// Remove ranges and roots that no restored runner uses.
-	for what, err := range map[string]error{"ranges of user ids": c.host.SweepRanges(c.knows), "root directories": c.host.SweepRoots(c.roots())} {
+	for what, err := range map[string]error{"ranges of user ids": c.host.SweepRanges(known), "root directories": c.host.SweepRoots(roots)} {
 		if err != nil { // the next server tries again
 			c.problems.Report(what, fmt.Sprintf("the last server's leftovers can't be removed; the next start tries again: %v", err))
 		}
 	}
 	return nil
-}
-
-// restorePlaces restores the allocations of the last server's runners, as far as their records say.
-func (c *Cluster) restorePlaces(left []*entry) error {
-	var places []*placing.Place
-	for _, e := range left {
-		if e.runner.Environment.ID == "" || e.runner.State == runtime.RunnerGone {
-			continue // its allocation is unknown, or it takes no room
-		}
-		if !e.untouched { // an untouched one had no allocation, or hadn't begun to use it
-			e.place.RestoreAllocation(runtime.RunnerStarting.Before(e.runner.State))
-		}
-		places = append(places, e.place)
-	}
-	return c.placer.Restore(places)
 }
 
 // restoreRunners restores up to restoreAtOnce runners concurrently, and waits for all. Untouched
@@ -94,119 +91,85 @@ func (c *Cluster) restoreRunners(ctx context.Context, left []*entry) error {
 // recorded returns the entries of everything that the last server left: records, and directories
 // without a record.
 func (c *Cluster) recorded(ctx context.Context) ([]*entry, error) {
-	var left []*entry
-	known := map[string]bool{}
-	err := c.config.Store.Runners(ctx, func(r runtime.Runner, text []byte, unreadable error) error {
-		known[string(r.ID)] = true
-		if !helper.ValidID(string(r.ID)) {
-			c.problems.Report(fmt.Sprintf("runner %q", r.ID), "its record has an invalid id, so it was skipped")
-			return nil
-		}
-		var p private
-		if unreadable == nil {
-			unreadable = json.Unmarshal(text, &p)
-		}
-		if unreadable == nil { // one invalid record would stop the restore of all others
-			unreadable = placing.Check(r)
-		}
-		if unreadable != nil {
-			c.problems.Report("runner "+string(r.ID), fmt.Sprintf("its record can't be read, so it was removed: %v", unreadable))
-			r, p = runtime.Runner{ID: r.ID, State: runtime.RunnerStarting}, private{}
-		}
-		if !helper.ValidParent(path.Dir(p.Group)) || path.Base(p.Group) != string(r.ID) {
-			p.Group = ""
-		}
-		left = append(left, c.newEntry(r, runtime.PriorityRefill, p))
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
 	directories, err := os.ReadDir(c.host.RunnersDir())
 	if err != nil {
 		return nil, err
 	}
-	begun := map[string]bool{}
+	begun := map[runtime.RunnerID]bool{} // the directory is the first thing that is made
 	for _, d := range directories {
-		begun[d.Name()] = true
-		if helper.ValidID(d.Name()) && !known[d.Name()] {
-			r := runtime.Runner{ID: runtime.RunnerID(d.Name()), State: runtime.RunnerStarting}
-			left = append(left, c.newEntry(r, runtime.PriorityRefill, private{}))
+		begun[runtime.RunnerID(d.Name())] = true
+	}
+	var left []*entry
+	err = c.config.Store.Runners(ctx, func(r runtime.Runner, text []byte, unreadable error) error {
+		if !helper.ValidID(string(r.ID)) {
+			c.problems.Report(fmt.Sprintf("runner %q", r.ID), "its record has an invalid id, so it was skipped")
+			return nil
+		}
+		var record runner.Record
+		if unreadable == nil {
+			unreadable = json.Unmarshal(text, &record)
+		}
+		if unreadable == nil { // the scheduler would refuse it
+			unreadable = jobOf(r, runtime.PriorityRefill).Check()
+		}
+		if unreadable != nil {
+			c.problems.Report("runner "+string(r.ID), fmt.Sprintf("its record can't be read, so it was removed: %v", unreadable))
+			r, record = runtime.Runner{ID: r.ID, State: runtime.RunnerStarting}, runner.Record{}
+		}
+		if !helper.ValidParent(path.Dir(record.Group)) || path.Base(record.Group) != string(r.ID) {
+			record.Group = ""
+		}
+		e := c.newEntry(r, runtime.PriorityRefill, record)
+		e.untouched = unreadable == nil && r.State == runtime.RunnerStarting && !begun[r.ID]
+		delete(begun, r.ID)
+		left = append(left, e)
+		return nil
+	})
+	for id := range begun {
+		if helper.ValidID(string(id)) {
+			left = append(left, c.newEntry(runtime.Runner{ID: id, State: runtime.RunnerStarting}, runtime.PriorityRefill, runner.Record{}))
 		}
 	}
-	for _, e := range left {
-		// The directory is the first thing that is made.
-		e.untouched = e.runner.State == runtime.RunnerStarting && e.runner.Environment.ID != "" && !begun[string(e.id)]
-	}
-	return left, nil
+	return left, err
 }
 
-// notThere is the end of a claimed runner that didn't survive the server.
-var notThere = taskrunner.End{Reason: runtime.GoneStoppedOutside, Message: "it ended while no server ran, or its agent didn't answer the next one"}
-
-// restoreRunner takes over one live runner, however long others take, or removes what is left of a
-// dead one before until. A dead runner that was claimed stays listed as GONE until it is removed;
-// the others are forgotten. It returns an error if it can't find out whether the runner lives: then
-// the runner is left as it is, and the server must not start.
+// restoreRunner takes over one live runner, however long others take. It removes what is left of a
+// dead one, and waits for that until the given time; then it continues in the background. A dead runner
+// that was claimed stays listed as GONE until it is removed; the others are forgotten. It returns an
+// error if it can't find out whether the runner lives: then the runner is left as it is, and the
+// server must not start.
 func (c *Cluster) restoreRunner(ctx context.Context, e *entry, until time.Time) error {
-	log := c.config.Logger.With(zap.String("runner", string(e.id)))
-	err := e.task.Restore(ctx)
-	if err == nil {
-		c.mu.Lock()
-		c.entries[e.id] = e
-		c.mu.Unlock()
-		e.place.HandOver()
-		return nil
-	}
-	if ctx.Err() != nil {
+	err := e.runner.Restore(ctx)
+	dead := err != nil
+	switch {
+	case !dead:
+	case ctx.Err() != nil:
 		return nil // whether it lives is unknown: the next server finds out
-	}
-	if errors.Is(err, driver.ErrUnread) { // its processes, user ids and record must be kept together
+	case errors.Is(err, runner.ErrUnread): // its processes, user ids and record must be kept together
 		return fmt.Errorf("can't tell whether runner %s is alive, so it was left as it is; fix the cause and start the server again: %w", e.id, err)
-	}
-	e.place.MarkLost()
-	e.removing, e.forget = true, !e.runner.Claim.Held()
 	// One that wasn't ready yet, or was being removed, needs no log line.
-	if runtime.RunnerStarting.Before(e.runner.State) && e.runner.State.Before(runtime.RunnerStopping) {
-		log.Info("a runner of the last server has ended", zap.String("was", string(e.runner.State)), zap.Error(err))
+	case runtime.RunnerStarting.Before(e.info.State) && e.info.State.Before(runtime.RunnerStopping):
+		c.config.Logger.Info("a runner of the last server has ended", zap.String("runner", string(e.id)), zap.String("was", string(e.info.State)), zap.Error(err))
 	}
+	e.lost, e.removing, e.forget = dead, dead, dead && !e.info.Claim.Held()
+	forget := e.forget
 	c.mu.Lock()
 	c.entries[e.id] = e
 	c.mu.Unlock()
-	within, cancel := context.WithDeadline(ctx, until)
-	defer cancel()
-	if err := e.task.Discard(within, notThere); err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
-		c.reportLeak(e, fmt.Sprintf("the last server's leftovers of it aren't removed yet: %v", err))
-		e.task.Stop(notThere)
-		e.place.HandOver()
+	if !dead {
+		c.lead(e)
 		return nil
 	}
-	c.freed(e) // also if it was known to be dead
-	e.place.MarkEnded()
-	if e.forget {
-		if err := c.awaitRemoval(within, e); err != nil { // only the record is left; its pool tries again
-			log.Warn("the record of an ended runner wasn't deleted; it is retried", zap.Error(err))
-		}
+	c.end(e, runner.Exit{Reason: runtime.GoneStoppedOutside, Message: "it ended while no server ran, or its agent didn't answer the next one"})
+	within, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	if forget {
+		err = c.awaitRemoval(within, e)
+	} else {
+		err = e.runner.Wait(within)
+	}
+	if err != nil && ctx.Err() == nil {
+		c.reportLeak(e, fmt.Sprintf("the last server's leftovers of it aren't removed yet: %v", err))
 	}
 	return nil
-}
-
-// knows reports whether a runner has an entry.
-func (c *Cluster) knows(id runtime.RunnerID) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.entries[id] != nil
-}
-
-// roots returns the names of the root directories that runners use.
-func (c *Cluster) roots() (used []string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, e := range c.entries {
-		used = append(used, e.driver.Root())
-	}
-	return used
 }

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rockpool/rockpool/local/runner"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
-	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -24,7 +24,7 @@ func (c *Cluster) Start(ctx context.Context, id runtime.RunnerID, env runtime.En
 	}
 	r := runtime.Runner{ID: id, Environment: env, State: runtime.RunnerStarting, CreatedAt: time.Now()}
 	// The entry exists before its record, so that a concurrent Start or Remove finds it.
-	e := c.newEntry(r, priority, private{})
+	e := c.newEntry(r, priority, runner.Record{})
 	c.mu.Lock()
 	known, stopping := c.entries[id], c.stopping
 	if known == nil && !stopping {
@@ -37,23 +37,23 @@ func (c *Cluster) Start(ctx context.Context, id runtime.RunnerID, env runtime.En
 	case known != nil:
 		return c.joinStart(ctx, known, priority)
 	}
-	err := c.put(ctx, e, r, taskrunner.State{Phase: taskrunner.Pending})
+	err := c.put(ctx, r, runner.Record{Group: e.runner.Sandbox.Group})
 	if err != nil {
 		err = fmt.Errorf("start runner %s: %w", id, err)
 		c.mu.Lock()
 		delete(c.entries, id)
 		c.mu.Unlock()
 	} else {
-		err = e.place.Register()
+		err = c.scheduler.Register(e.job)
 	}
 	c.mu.Lock()
 	// Remove reads recorded and sets removing under the same lock, so exactly one of the two calls
-	// deregisters the runner.
+	// ends the runner.
 	close(e.recorded)
 	removing := e.removing && err == nil
 	c.mu.Unlock()
 	if removing { // Remove was called while the record was being stored
-		e.place.Deregister()
+		c.end(e, runner.Exit{})
 	}
 	c.changes.Send(e.environment)
 	return err
@@ -69,8 +69,10 @@ func (c *Cluster) joinStart(ctx context.Context, e *entry, priority runtime.Prio
 	case !there:
 		return runtime.Errorf(runtime.CodeClusterUnavailable, "the record of runner %s couldn't be stored; try again", e.id)
 	}
-	e.place.SetPriority(priority) // it may have an allocation and wait for its turn to be started
-	return e.place.Register()
+	e.pass.SetPriority(priority) // it may have an allocation and wait for its turn to be made
+	again := e.job
+	again.Priority = priority
+	return c.scheduler.Register(again)
 }
 
 // errStopping returns the error of calls while the server stops.

@@ -14,7 +14,7 @@ import (
 // Status implements runtime.Cluster. Runners without an allocation use no capacity; runners that
 // are being removed use theirs until their processes have ended.
 func (c *Cluster) Status(context.Context) (runtime.ClusterStatus, error) {
-	node := c.placer.Node()
+	node := c.scheduler.Node()
 	status := runtime.ClusterStatus{
 		Kind: "local",
 		Capacity: runtime.Capacity{
@@ -47,7 +47,7 @@ func (c *Cluster) visible() []runtime.Problem {
 	all := c.problems.All()
 	var oldest *runtime.Problem
 	for _, e := range c.entries {
-		if p := e.driver.Counters.Problem(); p != nil && e.runner.State != runtime.RunnerGone && (oldest == nil || p.Since.Before(oldest.Since)) {
+		if p := e.runner.Sandbox.Counters.Problem(); p != nil && e.info.State != runtime.RunnerGone && (oldest == nil || p.Since.Before(oldest.Since)) {
 			oldest = p
 		}
 	}
@@ -68,11 +68,23 @@ type Stats struct {
 
 // Stats returns the counters and the current load. It reads memory only.
 func (c *Cluster) Stats() Stats {
-	s := Stats{Scheduler: c.placer.Scheduler.Stats(), Node: c.placer.Node(), Tasks: c.counts.Read()}
-	s.Tasks.Phases[tasks.Place] = c.placer.Waited()
+	s := Stats{Scheduler: c.scheduler.Stats(), Node: c.scheduler.Node(), Tasks: c.counts.Read()}
+	s.Tasks.Phases[tasks.Place] = c.waited.Read()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.Leaked = len(c.leaks)
 	s.Problems = len(c.visible())
 	return s
+}
+
+// Evaluations is [scheduler.Scheduler.Evaluations].
+func (c *Cluster) Evaluations(_ context.Context, filter runtime.EvaluationFilter) ([]runtime.Evaluation, int, error) {
+	page, total := c.scheduler.Evaluations(filter)
+	return page, total, nil
+}
+
+// Allocations is [scheduler.Scheduler.Allocations].
+func (c *Cluster) Allocations(_ context.Context, filter runtime.AllocationFilter) ([]runtime.Allocation, int, error) {
+	page, total := c.scheduler.Allocations(filter)
+	return page, total, nil
 }

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -23,11 +22,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/agent"
-	"github.com/rockpool/rockpool/local/driver"
 	"github.com/rockpool/rockpool/local/host"
+	"github.com/rockpool/rockpool/local/image"
+	"github.com/rockpool/rockpool/local/image/tree"
+	"github.com/rockpool/rockpool/local/runner"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
-	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/sandboxtest"
@@ -174,7 +174,7 @@ func newBench(t testing.TB) *bench {
 		Agent:        sandboxtest.Agent(t),
 		Helper:       sandboxtest.Helper(t),
 		CgroupParent: fmt.Sprintf("rockpool/test-%d-%d", os.Getpid(), time.Now().UnixNano()),
-	}}}
+	}, Images: image.Config{Image: tree.Limits{Bytes: 10 << 30}, Bytes: 20 << 30, Within: 30 * time.Minute}}}
 	b.open()
 	return b
 }
@@ -392,11 +392,7 @@ func (b *bench) expect(id runtime.RunnerID, script, output string) {
 // slotOf returns the number of a runner's range of user ids.
 func (b *bench) slotOf(id runtime.RunnerID) int {
 	b.t.Helper()
-	slot, err := strconv.Atoi(b.privateOf(id).Task.Done["place"]["slot"])
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return slot
+	return *b.privateOf(id).Slot
 }
 
 // agentOf returns the agent's process, found through the cgroup.
@@ -433,28 +429,28 @@ func freeze(t testing.TB, pid int) {
 	})
 }
 
-func (b *bench) privateOf(id runtime.RunnerID) private {
+func (b *bench) privateOf(id runtime.RunnerID) runner.Record {
 	b.t.Helper()
 	b.store.mu.Lock()
 	defer b.store.mu.Unlock()
-	var p private
+	var p runner.Record
 	if err := json.Unmarshal(b.store.runners[id].private, &p); err != nil {
 		b.t.Fatal(err)
 	}
 	return p
 }
 
-// placed allocates a runner's directory and user ids, and returns the values to undo that.
-func placed(t testing.TB, d *driver.Driver) taskrunner.Values {
+// placed allocates a runner's directory and user ids, and returns what undoes that.
+func placed(t testing.TB, s *runner.Sandbox) *int {
 	t.Helper()
-	values, err := d.Place()
+	slot, err := s.Prepare(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return values
+	return slot
 }
 
 // handleOf returns the record of a sandbox with this first process.
-func handleOf(pid int, start uint64) json.RawMessage {
-	return fmt.Appendf(nil, `{"pid":%d,"start":%d}`, pid, start)
+func handleOf(pid int, start uint64) runner.Process {
+	return runner.Process{PID: pid, Start: start}
 }

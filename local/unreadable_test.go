@@ -2,7 +2,6 @@ package local
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -16,14 +15,10 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/driver"
-	"github.com/rockpool/rockpool/local/evidence"
 	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/local/network/access"
-	"github.com/rockpool/rockpool/local/placing"
-	"github.com/rockpool/rockpool/local/process"
+	"github.com/rockpool/rockpool/local/runner"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
-	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/problems"
 	"github.com/rockpool/rockpool/runtime/turns"
@@ -45,15 +40,16 @@ func TestUnreadableCountersAreReported(t *testing.T) {
 	for id, dir := range map[runtime.RunnerID]string{"a": broken, "b": sound} {
 		group := cgroup.Group{Dir: dir, V2: true}
 		c.entries[id] = &entry{
-			id: id, runner: runtime.Runner{ID: id, State: runtime.RunnerIdle}, driver: driver.New(driver.Config{ID: id, Counters: evidence.New(c.config.Logger, false)}),
+			id: id, info: runtime.Runner{ID: id, State: runtime.RunnerIdle},
+			runner: runner.New(runner.Config{ID: id, Logger: c.config.Logger, Host: &host.Host{}}, runner.Status{State: runtime.RunnerIdle}),
 		}
-		c.entries[id].driver.Counters.Hold(cgroup.Groups{Memory: group, Processes: group, CPU: group}, 0)
-		t.Cleanup(c.entries[id].driver.Counters.Close)
+		c.entries[id].runner.Sandbox.Counters.Hold(cgroup.Groups{Memory: group, Processes: group, CPU: group}, 0)
+		t.Cleanup(c.entries[id].runner.Sandbox.Counters.Close)
 	}
 	counts(t, sound)
 	sandboxtest.AsNobody(t, func() {
 		for range 2 {
-			if seen, err := c.Evidence(t.Context(), "a"); err == nil || runtime.CodeOf(err) != runtime.CodeInternal {
+			if seen, err := c.Evidence(t.Context(), "a"); err == nil || runtime.CodeOf(err) != runtime.CodeInternal || !strings.Contains(err.Error(), "counters of runner a") {
 				t.Errorf("%+v, %v", seen, err)
 			}
 		}
@@ -69,11 +65,11 @@ func TestUnreadableCountersAreReported(t *testing.T) {
 	if got := reported(); len(got) != 1 || !strings.Contains(got[0].Message, broken) {
 		t.Errorf("the problems are %+v", got)
 	}
-	c.entries["a"].runner.State = runtime.RunnerGone
+	c.entries["a"].info.State = runtime.RunnerGone
 	if got := reported(); len(got) != 0 {
 		t.Errorf("with a runner that is GONE, the problems are %+v", got)
 	}
-	c.entries["a"].runner.State = runtime.RunnerIdle
+	c.entries["a"].info.State = runtime.RunnerIdle
 
 	if err := os.Chmod(filepath.Dir(broken), 0o755); err != nil {
 		t.Fatal(err)
@@ -111,7 +107,7 @@ func (l *removingLauncher) Remove(_ context.Context, id, _ string) error {
 // unreadRunner returns a claimed runner whose process is this one, with a file in
 // its group that can't be read, not even by root: it is a directory. The group is
 // the real one's name below a directory of the test's.
-func unreadRunner(t *testing.T) (c *Cluster, e *entry, handle json.RawMessage, file string) {
+func unreadRunner(t *testing.T) (c *Cluster, e *entry, process runner.Process, file string) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -136,31 +132,31 @@ func unreadRunner(t *testing.T) (c *Cluster, e *entry, handle json.RawMessage, f
 		t.Fatal(err)
 	}
 	c = &Cluster{
-		config: Config{Config: host.Config{Logger: zap.NewNop()}, Store: newStore()}, entries: map[runtime.RunnerID]*entry{}, placer: &placing.Placer{Gate: turns.NewGate(1)},
+		config: Config{Config: host.Config{Logger: zap.NewNop()}, Store: newStore()}, entries: map[runtime.RunnerID]*entry{}, starts: turns.NewGate(1), counts: runner.NewCounts(),
 		host: &host.Host{Removals: make(turns.Slots, 1), Launcher: &removingLauncher{}, Trees: cgroup.Hierarchies{{Mount: mount, Root: "/", V2: true}}},
 	}
-	started, err := process.StartTime(os.Getpid())
+	started, err := runner.StartTime(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
-	handle = handleOf(os.Getpid(), started)
+	process = handleOf(os.Getpid(), started)
 	r := runtime.Runner{ID: "a", State: runtime.RunnerClaimed, Claim: runtime.Claim{Key: "k"}}
 	c.network = access.Open(nil, access.Helper{}, c.config.Logger, c.problems)
-	e = c.newEntry(r, runtime.PriorityRefill, private{Group: group, Task: taskrunner.State{Phase: taskrunner.Running, Handle: handle}})
-	return c, e, handle, file
+	e = c.newEntry(r, runtime.PriorityRefill, runner.Record{Group: group, Slot: new(int), Process: &process})
+	return c, e, process, file
 }
 
 // TestUnreadableRunnerIsKept: a file that can't be read says nothing about
 // the runner. It isn't removed, and the server doesn't start without it.
 func TestUnreadableRunnerIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, e, handle, file := unreadRunner(t)
-		before := e.runner
+		c, e, process, file := unreadRunner(t)
+		before := e.info
 		left := []*entry{e}
 		for n := range 2 * restoreAtOnce { // the first one's error ends the wait for all
 			r := before
 			r.ID = runtime.RunnerID(fmt.Sprintf("a%d", n))
-			other := c.newEntry(r, runtime.PriorityRefill, private{Group: e.driver.Group, Task: taskrunner.State{Phase: taskrunner.Running, Handle: handle}})
+			other := c.newEntry(r, runtime.PriorityRefill, runner.Record{Group: e.runner.Sandbox.Group, Slot: new(int), Process: &process})
 			left = append(left, other)
 		}
 		began := time.Now()
@@ -171,8 +167,8 @@ func TestUnreadableRunnerIsKept(t *testing.T) {
 		if !errors.Is(err, unix.EISDIR) || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "runner a") {
 			t.Errorf("restoreRunners: %v", err)
 		}
-		if removed := c.host.Launcher.(*removingLauncher).removed; len(removed) != 0 || !reflect.DeepEqual(e.runner, before) || e.removing {
-			t.Errorf("removed is %q, and the runner is %+v", removed, e.runner)
+		if removed := c.host.Launcher.(*removingLauncher).removed; len(removed) != 0 || !reflect.DeepEqual(e.info, before) || e.removing {
+			t.Errorf("removed is %q, and the runner is %+v", removed, e.info)
 		}
 	})
 }
@@ -188,11 +184,11 @@ func TestTemporarilyUnreadableRunnerIsTakenOver(t *testing.T) {
 			}
 			counts(t, filepath.Dir(file))
 		})
-		handle, err := e.driver.Reattach(t.Context(), saved)
+		handle, err := e.runner.Sandbox.Reattach(t.Context(), saved, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		handle.Close()
-		e.driver.Counters.Close()
+		e.runner.Sandbox.Counters.Close()
 	})
 }

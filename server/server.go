@@ -23,7 +23,7 @@ import (
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/local"
-	"github.com/rockpool/rockpool/local/tiers"
+	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/nomad"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/attacks"
@@ -50,7 +50,7 @@ type cluster interface {
 type (
 	lossReporter interface{ Limitations() []string }
 	tiered       interface {
-		Tiers(ctx context.Context) []tiers.Tier
+		Tiers(ctx context.Context) []host.Tier
 	}
 	// Each kind of cluster has its own numbers for server/metrics.
 	countedLocal interface{ Stats() local.Stats }
@@ -207,7 +207,7 @@ func (s *Server) MakeCaches(ctx context.Context, begin func(language string)) er
 
 // Tiers tests the isolation tiers and runtimes of the settings for runners on this machine. On
 // Nomad it returns none.
-func (s *Server) Tiers(ctx context.Context) []tiers.Tier {
+func (s *Server) Tiers(ctx context.Context) []host.Tier {
 	if here, ok := s.cluster.(tiered); ok {
 		return here.Tiers(ctx)
 	}

@@ -8,16 +8,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
-	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/local/uids"
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// Explained returns err as a taskrunner.Failure: with a message for clients, and whether retrying
+// Explained returns err as a sandbox.Failure: with a message for clients, and whether retrying
 // can help. Err has all of it, for the log.
 func Explained(err error) error {
-	f := &taskrunner.Failure{Err: err, Message: "the sandbox couldn't be made; the server's log says why"}
+	f := &sandbox.Failure{Err: err, Message: "the sandbox couldn't be made; the server's log says why"}
 	var refusal *launch.RefusalError
 	refused := errors.As(err, &refusal)
 	var away *launch.UnreachableError

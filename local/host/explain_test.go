@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
-	"github.com/rockpool/rockpool/local/taskrunner"
 )
 
 // Messages for clients say what to do, and name no paths of the machine.
@@ -36,7 +36,7 @@ func TestExplainedHidesPathsAndSaysWhatToDo(t *testing.T) {
 		{&fs.PathError{Op: "fork/exec", Path: "/srv/secret", Err: unix.EAGAIN}, "raise its limits", false},
 		{errors.New("an unexpected error"), "log says why", false},
 	} {
-		var f *taskrunner.Failure
+		var f *sandbox.Failure
 		if !errors.As(Explained(test.err), &f) || !strings.Contains(f.Message, test.says) || f.Unrecoverable != test.forGood ||
 			strings.Contains(f.Message, "secret") || strings.Contains(f.Message, "second") || !errors.Is(f, test.err) {
 			t.Errorf("%v: %+v", test.err, f)

@@ -205,10 +205,10 @@ func (h *Host) RunnerDir(id runtime.RunnerID) string {
 	return filepath.Join(h.RunnersDir(), string(id))
 }
 
-// AcquirePlace makes a runner's directory, and returns the number of the range of user ids that it
+// Reserve makes a runner's directory, and returns the number of the range of user ids that it
 // reserves for the runner. Both can be found by the runner's id. With a listening helper, which
-// manages the ranges, it returns 0. Taking a place again returns the same one.
-func (h *Host) AcquirePlace(id runtime.RunnerID) (slot int, err error) {
+// manages the ranges, it returns 0. Each further call reserves one more range.
+func (h *Host) Reserve(id runtime.RunnerID) (slot int, err error) {
 	dir := h.RunnerDir(id)
 	// The directory comes first: a range whose holder is missing counts as free.
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -223,9 +223,9 @@ func (h *Host) AcquirePlace(id runtime.RunnerID) (slot int, err error) {
 	return slot, nil
 }
 
-// ReleasePlace releases a runner's user ids, which must be unused, and deletes its directory. Without
+// Release releases a runner's user ids, which must be unused, and deletes its directory. Without
 // slots it searches for the ranges: a server may have died before it recorded them.
-func (h *Host) ReleasePlace(id runtime.RunnerID, slots ...int) error {
+func (h *Host) Release(id runtime.RunnerID, slots ...int) error {
 	dir := h.RunnerDir(id)
 	if h.Direct == nil {
 		return os.RemoveAll(dir)
@@ -252,7 +252,7 @@ func (h *Host) ReleasePlace(id runtime.RunnerID, slots ...int) error {
 }
 
 // SweepRanges releases the ranges of user ids whose runner is unknown.
-func (h *Host) SweepRanges(known func(runtime.RunnerID) bool) error {
+func (h *Host) SweepRanges(known map[runtime.RunnerID]bool) error {
 	if h.Direct == nil {
 		return nil
 	}
@@ -261,7 +261,7 @@ func (h *Host) SweepRanges(known func(runtime.RunnerID) bool) error {
 		return err
 	}
 	for n, holder := range held {
-		if known(runtime.RunnerID(filepath.Base(holder))) {
+		if known[runtime.RunnerID(filepath.Base(holder))] {
 			continue
 		}
 		if err := h.Ranges.Release(n, holder); err != nil {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	goruntime "runtime"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,23 +18,16 @@ var huge = runtime.Resources{CPUMHz: 1 << 38, MemoryMiB: 1 << 38, Processes: 1 <
 // BenchmarkThroughput processes evaluations that arrive concurrently.
 func BenchmarkThroughput(b *testing.B) {
 	s := open(b, Config{Machine: huge, Logger: zap.NewNop()})
-	defer start(b, s)()
-	fresh(b, s)
+	defer start(s)()
 	jobs := make([]Job, b.N)
 	for i := range jobs {
-		jobs[i] = job(string(runtime.NewRunnerID()), fmt.Sprint(i%20), runtime.PriorityRefill)
+		jobs[i] = wish(string(runtime.NewRunnerID()), fmt.Sprint(i%20), runtime.PriorityRefill)
 	}
 	b.ResetTimer()
 	before := cpuTime(b)
 	register(b, s, jobs...)
-	for snap := s.Snapshot(); s.stats.acked.Load() < int64(b.N); {
-		var err error
-		if snap, err = s.Wait(b.Context(), snap.index); err != nil {
-			b.Fatal(err)
-		}
-		if s.stats.placed.Load() == int64(b.N) {
-			break
-		}
+	for range b.N {
+		<-s.placements
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "evaluations/s")
 	b.ReportMetric(float64((cpuTime(b)-before).Microseconds())/float64(b.N), "µs-CPU/evaluation")
@@ -53,25 +45,18 @@ func cpuTime(b *testing.B) time.Duration {
 // BenchmarkLife places, runs and ends a runner, with 1,000 others present.
 func BenchmarkLife(b *testing.B) {
 	s := open(b, Config{Machine: huge, Logger: zap.NewNop()})
-	defer start(b, s)()
-	fresh(b, s)
-	after := populate(b, s, 1000)
+	defer start(s)()
+	populate(b, s, 1000)
 	var took []time.Duration
 	for b.Loop() {
-		j := job(string(runtime.NewRunnerID()), "a", runtime.PriorityWaiting)
+		j := wish(string(runtime.NewRunnerID()), "a", runtime.PriorityWaiting)
 		began := time.Now()
 		register(b, s, j)
-		orders, at, err := s.Orders(b.Context(), after)
-		if err != nil || len(orders) != 1 {
-			b.Fatal(orders, err)
-		}
+		a := <-s.placements
 		took = append(took, time.Since(began))
-		update(b, s, orders[0].ID, runtime.AllocationRunning)
+		s.Update(a.RunnerID, runtime.AllocationRunning, "")
 		s.Deregister(j.ID)
-		if orders, after, err = s.Orders(b.Context(), at); err != nil || orders[0].Desired != runtime.DesiredStop {
-			b.Fatal(orders, err)
-		}
-		update(b, s, orders[0].ID, runtime.AllocationComplete)
+		s.Update(a.RunnerID, runtime.AllocationComplete, "")
 	}
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "µs-to-order-p50")
@@ -81,56 +66,40 @@ func BenchmarkLife(b *testing.B) {
 // BenchmarkUnblock ends a runner, and waits until the next of 1,000 waiting ones is ordered.
 func BenchmarkUnblock(b *testing.B) {
 	s := open(b, Config{Logger: zap.NewNop()})
-	defer start(b, s)()
-	fresh(b, s)
-	after := populate(b, s, 4)
-	var group sync.WaitGroup
+	defer start(s)()
+	populate(b, s, 4)
 	next := 0
 	wait := func() {
 		next++
-		register(b, s, job(fmt.Sprintf("w-%08d", next), fmt.Sprint(next%20), runtime.PriorityRefill))
+		register(b, s, wish(fmt.Sprintf("w-%08d", next), fmt.Sprint(next%20), runtime.PriorityRefill))
 	}
 	for range 1000 {
 		wait()
 	}
-	live := s.Snapshot().Allocations(Filter{})
+	live := s.allocated("")
 	for b.Loop() {
-		update(b, s, live[0].ID, runtime.AllocationComplete)
-		orders, at, err := s.Orders(b.Context(), after)
-		if err != nil || len(orders) != 1 {
-			b.Fatal(orders, err)
-		}
-		after = at
-		live = append(live[1:], orders[0])
+		s.end(live[0].RunnerID)
+		live = append(live[1:], <-s.placements)
 		wait()
 	}
-	group.Wait()
-	b.ReportMetric(float64(s.stats.unblocked.Load())/float64(max(s.stats.placed.Load()-4, 1)), "woken/placed")
+	b.ReportMetric(float64(s.Stats().Unblocked)/float64(max(s.Stats().Placed-4, 1)), "woken/placed")
 }
 
-// populate places n runners, and returns the index of the last order.
-func populate(b *testing.B, s *Scheduler, n int) uint64 {
+// populate places n runners.
+func populate(b *testing.B, s *bed, n int) {
 	b.Helper()
 	for i := range n {
-		register(b, s, job(fmt.Sprintf("there-%d", i), "there", runtime.PriorityRefill))
+		register(b, s, wish(fmt.Sprintf("there-%d", i), "there", runtime.PriorityRefill))
 	}
-	var after uint64
-	for have := 0; have < n; {
-		orders, at, err := s.Orders(b.Context(), after)
-		if err != nil {
-			b.Fatal(err)
-		}
-		have += len(orders)
-		after = at
+	for range n {
+		<-s.placements
 	}
-	return after
 }
 
 // BenchmarkKept measures the memory of a runner until it is collected.
 func BenchmarkKept(b *testing.B) {
 	s := open(b, Config{Machine: huge, Logger: zap.NewNop()})
-	defer start(b, s)()
-	fresh(b, s)
+	defer start(s)()
 	heap := func() uint64 {
 		var m goruntime.MemStats
 		goruntime.GC()
@@ -139,20 +108,13 @@ func BenchmarkKept(b *testing.B) {
 		return m.HeapAlloc
 	}
 	before := heap()
-	var after uint64
 	lives := 0
 	for b.Loop() {
-		j := job(string(runtime.NewRunnerID()), "a", runtime.PriorityRefill)
+		j := wish(string(runtime.NewRunnerID()), "a", runtime.PriorityRefill)
 		register(b, s, j)
-		orders, at, err := s.Orders(b.Context(), after)
-		if err != nil {
-			b.Fatal(err)
-		}
+		<-s.placements
 		s.Deregister(j.ID)
-		if _, after, err = s.Orders(b.Context(), at); err != nil {
-			b.Fatal(err)
-		}
-		update(b, s, orders[0].ID, runtime.AllocationComplete)
+		s.end(j.ID)
 		lives++
 	}
 	b.ReportMetric(float64(heap()-before)/float64(lives), "bytes/life")
@@ -162,14 +124,13 @@ func BenchmarkKept(b *testing.B) {
 // broker waits.
 func BenchmarkStats(b *testing.B) {
 	s := open(b, Config{Machine: huge, Logger: zap.NewNop()})
-	stop := start(b, s)
-	fresh(b, s)
+	stop := start(s)
 	populate(b, s, 1000)
 	stop()
 	for i := range 1000 {
-		register(b, s, job(fmt.Sprint("waiting ", i), "a", runtime.PriorityRefill))
+		register(b, s, wish(fmt.Sprint("waiting ", i), "a", runtime.PriorityRefill))
 	}
-	if n := s.Stats().Depths.Ready[runtime.EvaluationPlace]; n != 1000 {
+	if n := s.Stats().Depths.Ready; n != 1000 {
 		b.Fatalf("%d wait", n)
 	}
 	for b.Loop() {

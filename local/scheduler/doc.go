@@ -1,39 +1,32 @@
-// Package scheduler decides when each runner gets its place on this machine. It guarantees that
-// nothing is placed beyond the machine's capacity, that no registered runner is forgotten, and that
-// no tenant starves another, nor one environment another of the same tenant.
+// Package scheduler decides when each runner gets its allocation on this machine. It guarantees
+// that nothing is placed beyond the machine's capacity, that no registered runner is forgotten, and
+// that no tenant starves another, nor one environment another of the same tenant.
 //
-// A runner is registered as a [Job]. Every change of what is wanted makes an [Evaluation]: the work
-// of bringing a job from its present allocations to the wanted ones. An [Allocation] is a runner's
-// place. The caller that runs allocations follows [Scheduler.Orders] and reports with
-// [Scheduler.Update].
+// A runner is registered as a [Job]. Every change of what is wanted makes an evaluation: the work of
+// bringing a job from its present allocations to the wanted ones. An allocation is a runner's share
+// of the machine. It takes room until [Scheduler.Update] reports that it has ended.
 //
-//	Register  Deregister  Restore  Update(LOST)  interval
-//	    └─────────┴─────┬────┴──────────┴───────────┘
-//	                    ▼                                  ┌─ delayed ◄──────────────┐
-//	 state ── broker: ready ◄──────────────────────────────┘                         │
-//	            ▲    (by priority, tenants by turns, environments too;               │ nack, 1 s, 4 s:
-//	            │     of a job one is outstanding, the newest waits)                 │ an error, a timeout,
-//	            │       │ dequeue, with a token                                      │ shutdown
-//	            │       ▼                                                            │
-//	            │    worker ── waits for the state, reconciles on a snapshot ────────┤
-//	            │       │ ▲                                                          │ third time
-//	            │       │ └── refused: a fresh snapshot ──┐                          ▼
-//	            │       ▼ plan, with the token            │                       FAILED ── follow-up,
-//	            │    planner ── checks it against the state as it is             1 min later
-//	            │       │
-//	            │       ├── applied as a whole ──────────────────► COMPLETE, ack
-//	            │       └── no room ──► BLOCKED, ack ── its shortages are recorded
-//	            │                          │
-//	            └──────────────────────────┘ room was freed and promised to this evaluation
+//	Register  Restore  Update(LOST)
+//	    └────────┼─────────┘
+//	             ▼                                          ┌─ delayed ◄──────────────┐
+//	           ready ◄──────────────────────────────────────┘                         │
+//	             ▲   (by priority, tenants by turns, environments too;                │ nack, 1 s, 4 s:
+//	             │    of a job one is outstanding, the newest waits)                  │ conflicts, a timeout
+//	             │       │ dequeue, with a token                                      │
+//	             │       ▼                                                            │
+//	             │    worker: plans with what it sees ── applies, with the token ─────┤
+//	             │       ▲                                      │                     │ third time
+//	             │       └──── refused: the state has changed ──┤                     ▼
+//	             │                                              ├─ placed ─► COMPLETE, Placed is called, ack
+//	             │                                              │            FAILED ── follow-up, 1 min later
+//	             │                                              └─ no room ─► BLOCKED, ack
+//	             └──────────────────────────────────────────────────┘ room was freed and promised to it
 //
-// An evaluation that a newer one of its job supersedes is CANCELLED.
+// An evaluation that a newer one of its job supersedes is CANCELLED. Deregister and the collection
+// of ended records need no worker: they act immediately, and leave a COMPLETE evaluation.
 //
-// Each part exists for a reason. The planner is disabled until it is known which runners of the
-// last server are alive; workers retry meanwhile. The workers that place runners are parked while
-// the machine drains; stops continue. Several workers make plans concurrently, so two plans can
-// want the same room, and one is refused. An evaluation is given back at shutdown and when its
-// worker is stuck. Unlike in Nomad, there is no wait for a scheduler of another version: one binary
-// contains all of it.
+// One lock guards the queue and the state. Workers plan without it, so two plans can want the same
+// room; then one is refused. While the machine drains, nothing is dequeued.
 //
 // Everything is in memory. The runners' records outlive the server, and Restore starts from them.
 package scheduler

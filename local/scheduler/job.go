@@ -1,39 +1,27 @@
 package scheduler
 
 import (
+	"slices"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Job is a registered runner. The caller of Register sets the first five fields; the scheduler
-// sets the others.
+// A Job is a runner to be registered.
 type Job struct {
 	ID          runtime.RunnerID
 	Tenant      runtime.TenantID // of the environment
 	Environment runtime.EnvironmentID
 	Resources   runtime.Resources
 	Priority    runtime.Priority // 1 to 99; changed by registering again
-
-	Stopped     bool // Deregister was called
-	Status      JobStatus
-	CreateIndex uint64
-	ModifyIndex uint64
-	CreatedAt   time.Time
-	EndedAt     time.Time // zero until it is DEAD
 }
 
-// A JobStatus is derived from a job and its allocations.
-type JobStatus string
+// Priorities of evaluations that aren't placements. Stops free room for others.
+const priorityStop, priorityCollect runtime.Priority = 100, 1
 
-// The statuses of a job. A job is PENDING again if its allocation was lost before it ran.
-const (
-	JobPending JobStatus = "PENDING" // wanted, and not placed
-	JobRunning JobStatus = "RUNNING" // it has an allocation that hasn't ended
-	JobDead    JobStatus = "DEAD"    // it will never run again
-)
-
-// Check returns INVALID_INPUT for the first of the caller's fields that is out of range.
+// Check returns INVALID_INPUT for the first field that is out of range.
 func (j Job) Check() error {
 	switch {
 	case j.ID == "":
@@ -47,17 +35,77 @@ func (j Job) Check() error {
 	return checkResources("resources", j.Resources)
 }
 
-// statusOf derives a job's status from all of its allocations.
-func (j *Job) statusOf(allocations []*Allocation) JobStatus {
-	over := j.Stopped
-	for _, a := range allocations {
-		if !a.Status.Ended() {
-			return JobRunning
-		}
-		over = over || !a.replaceable()
-	}
-	if over {
-		return JobDead
-	}
-	return JobPending
+// A job is a registered runner, with its allocations and evaluations. Scheduler.mu guards it.
+type job struct {
+	Job
+	number      uint64 // counts registrations, which orders evaluations by age
+	stopped     bool   // it was deregistered
+	endedAt     time.Time
+	allocations []*runtime.Allocation // oldest first; at most the last one hasn't ended
+
+	held    *evaluation // with a worker
+	next    *evaluation // ready, delayed, or pending until held is acked or nacked
+	blocked *evaluation // waits for room; once it is woken, it is also next or held
+	awake   bool        // blocked was woken, and has been neither blocked again nor placed
+	failed  bool        // its last evaluation failed, and no newer one is ready yet
 }
+
+// live returns the allocation that hasn't ended, or nil.
+func (j *job) live() *runtime.Allocation {
+	if n := len(j.allocations); n > 0 && !j.allocations[n-1].Status.Ended() {
+		return j.allocations[n-1]
+	}
+	return nil
+}
+
+// unplaced reports whether the runner is wanted and has no allocation. Clients may have seen an
+// allocation that ran: a new, empty runner must not appear in its place. So only one that was lost
+// before it ran is replaced.
+func (j *job) unplaced() bool {
+	return !j.stopped && !slices.ContainsFunc(j.allocations, func(a *runtime.Allocation) bool {
+		return a.Status != runtime.AllocationLost || !a.RunningAt.IsZero()
+	})
+}
+
+// allocationOrder is the order in which an allocation's status moves; it never moves back.
+var allocationOrder = []runtime.AllocationStatus{runtime.AllocationPending, runtime.AllocationRunning, runtime.AllocationComplete, runtime.AllocationFailed, runtime.AllocationLost}
+
+// advance moves an allocation forward to a status, and reports whether it did. It is the only
+// function that changes the status.
+func advance(a *runtime.Allocation, to runtime.AllocationStatus, message string, now time.Time) bool {
+	if a.Status.Ended() || slices.Index(allocationOrder, a.Status) >= slices.Index(allocationOrder, to) {
+		return false
+	}
+	a.Status, a.Message = to, message
+	if to == runtime.AllocationRunning {
+		a.RunningAt = now
+	} else {
+		a.EndedAt = now
+	}
+	return true
+}
+
+// An evaluation is the work of bringing one job to what is wanted, or a record of work that needed
+// no worker. The package comment draws its life. Scheduler.mu guards it.
+type evaluation struct {
+	runtime.Evaluation
+	job        *job // nil in a collection's
+	deliveries int
+	token      uint64      // while held; else 0
+	timer      *time.Timer // while held, it nacks; while delayed, it makes the evaluation ready
+	ready      bool        // it is in Scheduler.ready
+}
+
+// end ends e, unless it has ended. It is the only function that ends an evaluation.
+func (e *evaluation) end(status runtime.EvaluationStatus, reason string, now time.Time) {
+	if e.Status.Ended() {
+		return
+	}
+	e.Status, e.EndedAt, e.Reason = status, now, reason
+	if status == runtime.EvaluationComplete {
+		e.Shortages, e.Queued = nil, 0
+	}
+}
+
+// newID returns a UUID of version 7, like the ids of package runtime: ids sort by age.
+func newID() string { return uuid.Must(uuid.NewV7()).String() }

@@ -2,56 +2,52 @@ package scheduler
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
 )
 
-func TestReconcile(t *testing.T) {
-	wanted, stopped := job("a", "env", 50), job("a", "env", 50)
-	stopped.Stopped = true
-	have := func(id runtime.AllocationID, status runtime.AllocationStatus, desired runtime.DesiredState, ran bool) *Allocation {
-		a := &Allocation{ID: id, Job: "a", Status: status, Desired: desired}
+func TestPlan(t *testing.T) {
+	have := func(status runtime.AllocationStatus, ran bool) *runtime.Allocation {
+		a := &runtime.Allocation{Status: status}
 		if ran {
 			a.RunningAt = time.Now()
 		}
 		return a
 	}
-	full := room{capacity: one, used: one}
-	free := room{capacity: one}
+	full, less := one, one.Minus(runtime.Resources{MemoryMiB: 1})
 	for name, test := range map[string]struct {
-		job   *Job
-		have  []*Allocation
-		room  room
-		place bool
-		stop  []runtime.AllocationID
-		short int
+		stopped bool
+		have    []*runtime.Allocation
+		used    runtime.Resources
+		place   bool
+		short   int
 	}{
-		"wanted":                   {job: &wanted, room: free, place: true},
-		"wanted, no room":          {job: &wanted, room: full, short: 4},
-		"wanted, room is kept":     {job: &wanted, room: room{capacity: one, kept: runtime.Resources{MemoryMiB: 1}}, short: 1},
-		"there":                    {job: &wanted, have: []*Allocation{have("x", runtime.AllocationPending, runtime.DesiredRun, false)}, room: free},
-		"running":                  {job: &wanted, have: []*Allocation{have("x", runtime.AllocationRunning, runtime.DesiredRun, true)}, room: full},
-		"failed":                   {job: &wanted, have: []*Allocation{have("x", runtime.AllocationFailed, runtime.DesiredRun, false)}, room: free},
-		"ended":                    {job: &wanted, have: []*Allocation{have("x", runtime.AllocationComplete, runtime.DesiredRun, true)}, room: free},
-		"lost before it ran":       {job: &wanted, have: []*Allocation{have("x", runtime.AllocationLost, runtime.DesiredRun, false)}, room: free, place: true, stop: []runtime.AllocationID{"x"}},
-		"lost, and no room":        {job: &wanted, have: []*Allocation{have("x", runtime.AllocationLost, runtime.DesiredRun, false)}, room: full, short: 4, stop: []runtime.AllocationID{"x"}},
-		"lost and stopped already": {job: &wanted, have: []*Allocation{have("x", runtime.AllocationLost, runtime.DesiredStop, false)}, room: free, place: true},
-		"lost after it ran":        {job: &wanted, have: []*Allocation{have("x", runtime.AllocationLost, runtime.DesiredRun, true)}, room: free},
-		"lost, placed again":       {job: &wanted, have: []*Allocation{have("x", runtime.AllocationLost, runtime.DesiredStop, false), have("y", runtime.AllocationPending, runtime.DesiredRun, false)}, room: free},
-		"not wanted":               {job: &stopped, room: free},
-		"not wanted, running":      {job: &stopped, have: []*Allocation{have("x", runtime.AllocationRunning, runtime.DesiredRun, true)}, room: free, stop: []runtime.AllocationID{"x"}},
-		"not wanted, stopping":     {job: &stopped, have: []*Allocation{have("x", runtime.AllocationRunning, runtime.DesiredStop, true)}, room: free},
-		"not wanted, ended":        {job: &stopped, have: []*Allocation{have("x", runtime.AllocationComplete, runtime.DesiredRun, true)}, room: free},
-		"forgotten":                {have: []*Allocation{have("x", runtime.AllocationRunning, runtime.DesiredRun, true)}, room: free, stop: []runtime.AllocationID{"x"}},
+		"wanted: it is placed":                            {place: true},
+		"no room: four shortages":                         {used: full, short: 4},
+		"too little memory: one shortage":                 {used: one.Minus(less), short: 1},
+		"pending: nothing to do":                          {have: []*runtime.Allocation{have(runtime.AllocationPending, false)}},
+		"running: nothing to do":                          {have: []*runtime.Allocation{have(runtime.AllocationRunning, true)}, used: full},
+		"failed: not started again":                       {have: []*runtime.Allocation{have(runtime.AllocationFailed, false)}},
+		"ended: not started again":                        {have: []*runtime.Allocation{have(runtime.AllocationComplete, true)}},
+		"lost before it ran: placed again":                {have: []*runtime.Allocation{have(runtime.AllocationLost, false)}, place: true},
+		"lost before it ran, no room: four shortages":     {have: []*runtime.Allocation{have(runtime.AllocationLost, false)}, used: full, short: 4},
+		"lost after it ran: not started again":            {have: []*runtime.Allocation{have(runtime.AllocationLost, true)}},
+		"lost and placed again: nothing to do":            {have: []*runtime.Allocation{have(runtime.AllocationLost, false), have(runtime.AllocationPending, false)}},
+		"deregistered: nothing to do":                     {stopped: true},
+		"deregistered, lost before it ran: nothing to do": {stopped: true, have: []*runtime.Allocation{have(runtime.AllocationLost, false)}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, short := reconcile(test.job, test.have, test.room)
-			if (p.place != nil) != test.place || !slices.Equal(p.stop, test.stop) || len(short) != test.short {
-				t.Errorf("%+v, %+v", p, short)
+			s := open(t, Config{Machine: one})
+			s.node.Used = test.used
+			register(t, s, wish("a", "env", 50))
+			d := s.next(t)
+			d.job.stopped, d.job.allocations = test.stopped, test.have
+			if p := s.plan(d); p.place != test.place || len(p.short) != test.short {
+				t.Errorf("got %+v, want place %v and %d shortages", p, test.place, test.short)
 			}
+			s.acked(d)
 		})
 	}
 }
@@ -64,7 +60,8 @@ func TestAllocationMovesForward(t *testing.T) {
 	now := time.Now()
 	for _, from := range allocationOrder {
 		for _, to := range allocationOrder {
-			a, ok := Allocation{Status: from}.advance(to, "why", now)
+			a := runtime.Allocation{Status: from}
+			ok := advance(&a, to, "why", now)
 			if ok != moves[fmt.Sprintf("%s %s", from, to)] {
 				t.Errorf("%s → %s: %v", from, to, ok)
 			}
@@ -72,7 +69,7 @@ func TestAllocationMovesForward(t *testing.T) {
 				t.Errorf("%s → %s: %+v", from, to, a)
 			}
 		}
-		if a, ok := (Allocation{Status: from}).advance("NONSENSE", "", now); ok {
+		if a := (runtime.Allocation{Status: from}); advance(&a, "NONSENSE", "", now) {
 			t.Errorf("%s → %+v", from, a)
 		}
 	}
@@ -82,12 +79,14 @@ func TestEvaluationMovesForward(t *testing.T) {
 	ended := []runtime.EvaluationStatus{runtime.EvaluationComplete, runtime.EvaluationFailed, runtime.EvaluationCancelled}
 	for _, to := range ended {
 		for _, from := range []runtime.EvaluationStatus{runtime.EvaluationPending, runtime.EvaluationBlocked} {
-			if e, ok := (Evaluation{Status: from}).end(to, time.Now()); !ok || e.Status != to || e.EndedAt.IsZero() {
+			e := evaluation{Evaluation: runtime.Evaluation{Status: from}}
+			if e.end(to, "why", time.Now()); e.Status != to || e.EndedAt.IsZero() || e.Reason != "why" {
 				t.Errorf("%s → %s: %+v", from, to, e)
 			}
 		}
 		for _, from := range ended {
-			if e, ok := (Evaluation{Status: from}).end(to, time.Now()); ok {
+			e := evaluation{Evaluation: runtime.Evaluation{Status: from}}
+			if e.end(to, "why", time.Now()); e.Status != from || !e.EndedAt.IsZero() || e.Reason != "" {
 				t.Errorf("%s → %s: %+v", from, to, e)
 			}
 		}

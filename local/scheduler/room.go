@@ -7,41 +7,49 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Dimension is a resource of the machine that runners take.
-type Dimension string
-
-// The dimensions.
-const (
-	CPU       Dimension = "cpu"
-	Memory    Dimension = "memory"
-	Processes Dimension = "processes"
-	Workspace Dimension = "workspace"
-)
-
 // dimensions is in the order of vector.
 var dimensions = [4]struct {
-	name  Dimension
+	name  runtime.Dimension
 	field string // its name in the API
 	unit  string
 }{
-	{CPU, "cpuMHz", "MHz"},
-	{Memory, "memoryMiB", "MiB"},
-	{Processes, "processes", "processes"},
-	{Workspace, "workspaceMiB", "MiB"},
-}
-
-// Dimensions returns all dimensions in a fixed order.
-func Dimensions() []Dimension {
-	all := make([]Dimension, len(dimensions))
-	for i, d := range dimensions {
-		all[i] = d.name
-	}
-	return all
+	{runtime.DimensionCPU, "cpuMHz", "MHz"},
+	{runtime.DimensionMemory, "memoryMiB", "MiB"},
+	{runtime.DimensionProcesses, "processes", "processes"},
+	{runtime.DimensionWorkspace, "workspaceMiB", "MiB"},
 }
 
 // vector returns the amounts in the order of dimensions.
 func vector(r runtime.Resources) [4]int {
 	return [4]int{r.CPUMHz, r.MemoryMiB, r.Processes, r.WorkspaceMiB}
+}
+
+// checkResources returns INVALID_INPUT for the first amount that is out of range. field is the
+// prefix of its name.
+func checkResources(field string, r runtime.Resources) error {
+	for i, amount := range vector(r) {
+		if err := runtime.Between(field+"."+dimensions[i].field, int64(amount), 1, 1<<40, dimensions[i].unit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A Node is this machine as the scheduler sees it.
+type Node struct {
+	Machine  runtime.Resources // its resources
+	Capacity runtime.Resources // Machine times the overcommit factors
+	Used     runtime.Resources // by allocations that haven't ended; after a restore it can exceed Capacity
+}
+
+// Promised returns Used as a share of Capacity, by dimension.
+func (n Node) Promised() map[runtime.Dimension]float64 {
+	capacity, used := vector(n.Capacity), vector(n.Used)
+	shares := map[runtime.Dimension]float64{}
+	for i, d := range dimensions {
+		shares[d.name] = float64(used[i]) / float64(capacity[i])
+	}
+	return shares
 }
 
 // room is the room that a placement may use.
@@ -55,59 +63,44 @@ type room struct {
 // exceed capacity.
 func (r room) free() runtime.Resources { return r.capacity.Minus(r.used).Minus(r.kept) }
 
-// A Shortage is why a runner can't be placed now, in one dimension.
-type Shortage struct {
-	Dimension Dimension
-	Wanted    int
-	Free      int // at least 0
-	Kept      int // kept for runners that go first, so it isn't free
-	Capacity  int // of the machine, overcommitted
-}
-
-// shortages returns the shortages of wanted; nil: it fits.
-func (r room) shortages(wanted runtime.Resources) []Shortage {
-	var short []Shortage
+// shortages returns the shortages of wanted. If it fits, there are none.
+func (r room) shortages(wanted runtime.Resources) []runtime.Shortage {
+	var short []runtime.Shortage
 	free, kept, capacity := vector(r.free()), vector(r.kept), vector(r.capacity)
 	for i, amount := range vector(wanted) {
 		if amount > free[i] {
-			short = append(short, Shortage{
+			short = append(short, runtime.Shortage{
 				Dimension: dimensions[i].name,
-				Wanted:    amount,
-				Free:      max(free[i], 0),
-				Kept:      kept[i],
-				Capacity:  capacity[i],
+				Wanted:    int64(amount),
+				Free:      int64(max(free[i], 0)),
+				Kept:      int64(kept[i]),
+				Capacity:  int64(capacity[i]),
 			})
 		}
 	}
 	return short
 }
 
-// String describes the shortage for users.
-func (s Shortage) String() string {
-	unit := ""
-	if s.Dimension != Processes {
+// describe returns one text for users about all shortages.
+func describe(short []runtime.Shortage) string {
+	texts := make([]string, len(short))
+	for i, s := range short {
+		unit := ""
 		for _, d := range dimensions {
-			if d.name == s.Dimension {
+			if d.name == s.Dimension && d.name != runtime.DimensionProcesses {
 				unit = " " + d.unit
 			}
 		}
+		text := fmt.Sprintf("%s exhausted: %d%s wanted, ", strings.ToLower(string(s.Dimension)), s.Wanted, unit)
+		switch {
+		case s.Wanted > s.Capacity:
+			text += fmt.Sprintf("the machine has only %d%s for runners, so it can never fit: lower this limit of the environment", s.Capacity, unit)
+		case s.Kept > 0:
+			text += fmt.Sprintf("%d%s free, and %d%s kept for runners that go first", s.Free, unit, s.Kept, unit)
+		default:
+			text += fmt.Sprintf("%d%s free", s.Free, unit)
+		}
+		texts[i] = text
 	}
-	text := fmt.Sprintf("%s exhausted: %d%s wanted, ", s.Dimension, s.Wanted, unit)
-	switch {
-	case s.Wanted > s.Capacity:
-		return text + fmt.Sprintf("the machine has only %d%s for runners, so it can never fit: lower this limit of the environment", s.Capacity, unit)
-	case s.Kept > 0:
-		return text + fmt.Sprintf("%d%s free, and %d%s kept for runners that go first", s.Free, unit, s.Kept, unit)
-	default:
-		return text + fmt.Sprintf("%d%s free", s.Free, unit)
-	}
-}
-
-// describe returns one text for users about all shortages.
-func describe(short []Shortage) string {
-	words := make([]string, len(short))
-	for i, s := range short {
-		words[i] = s.String()
-	}
-	return strings.Join(words, "; ")
+	return strings.Join(texts, "; ")
 }

@@ -1,163 +1,339 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Scheduler decides when each runner gets its place on this machine. Its methods are safe for
+// A Scheduler decides when each runner gets its allocation on this machine. Its methods are safe for
 // concurrent use; those without a ctx don't block.
 type Scheduler struct {
 	config  Config
 	log     *zap.Logger
-	stats   *stats
-	state   *state
-	broker  *broker
-	blocked *blocked
-	planner *planner
-	gate    *gate
+	timings timings
+
+	mu          sync.Mutex // guards the fields below, and all jobs and evaluations
+	wake        *sync.Cond // an evaluation is ready, a pause has ended, or Run ends
+	idle        *sync.Cond // busy is 0
+	counts      Stats      // its Depths and Timings are unused
+	node        Node
+	jobs        map[runtime.RunnerID]*job
+	evaluations []*evaluation         // oldest first
+	allocations []*runtime.Allocation // oldest first
+	ready       *queue
+	asleep      *queue        // blocked evaluations that nothing has woken
+	awake       map[*job]bool // jobs whose blocked evaluation was woken, with room that is promised to it
+	registered  uint64        // counts jobs
+	tokens      uint64
+	paused      bool
+	busy        int                     // workers with an evaluation
+	hints       []runtime.EnvironmentID // unlock passes them to Config.Changed
 }
 
-// New returns a Scheduler for a machine, or INVALID_INPUT for the first wrong field of config.
-// Runners can be registered immediately. They are placed after [Scheduler.Run], [Scheduler.Restore]
-// and [Scheduler.Restored] were called.
+// New returns a Scheduler for a machine, or INVALID_INPUT for the first amount of the machine that
+// isn't above 0. Runners can be registered immediately. They are placed once Run runs.
 func New(config Config) (*Scheduler, error) {
-	config, err := config.check()
-	if err != nil {
-		return nil, err
+	config = config.withDefaults()
+	s := &Scheduler{
+		config: config, log: config.Logger, timings: newTimings(),
+		jobs: map[runtime.RunnerID]*job{}, ready: newQueue(), asleep: newQueue(), awake: map[*job]bool{},
 	}
-	s := &Scheduler{config: config, log: config.Logger, stats: newStats(), gate: newGate()}
-	s.state = newState(Node{Machine: config.Machine, Capacity: config.Overcommit.of(config.Machine)})
-	s.broker = newBroker(s.stats, s.supersede)
-	s.planner = newPlanner(s.state, s.broker.holds, s.stats)
-	node := func() Node { return s.state.snapshot().Node() }
-	s.blocked = newBlocked(node, s.broker.enqueue, s.stats)
-	return s, nil
+	s.wake, s.idle = sync.NewCond(&s.mu), sync.NewCond(&s.mu)
+	return s, s.SetMachine(config.Machine)
 }
 
-// Run schedules until ctx ends, then waits for its goroutines, and returns nil. It gives unfinished
-// evaluations back. Afterwards runners can still be registered, but none is placed. It is called
-// once.
-func (s *Scheduler) Run(ctx context.Context) error {
-	var parts sync.WaitGroup
+// Run places runners until ctx ends, then waits for its goroutines. Afterwards runners can still be
+// registered, but none is placed. It is called once.
+func (s *Scheduler) Run(ctx context.Context) {
+	s.mu.Lock()
+	slices.SortFunc(s.allocations, func(a, b *runtime.Allocation) int { return cmp.Compare(a.ID, b.ID) }) // after Restore
+	s.mu.Unlock()
+	var workers sync.WaitGroup
 	for range s.config.Workers {
-		w := s.newWorker(s.gate, runtime.EvaluationStop, runtime.EvaluationPlace)
-		parts.Go(func() { w.run(ctx) })
+		workers.Go(func() { s.work(ctx) })
 	}
-	// Work that only frees room continues while the machine drains.
-	w := s.newWorker(nil, runtime.EvaluationStop, runtime.EvaluationCollect)
-	parts.Go(func() { w.run(ctx) })
-	parts.Go(func() { s.planner.run(ctx) })
-	parts.Go(func() { s.followUp(ctx) })
-	parts.Go(func() { s.collectAtIntervals(ctx) })
-	<-ctx.Done()
-	parts.Wait()
-	s.broker.disable()
-	s.logStats()
+	s.collectAtIntervals(ctx)
+	s.mu.Lock()
+	s.wake.Broadcast()
+	s.mu.Unlock()
+	workers.Wait()
+	all := s.Stats()
+	s.log.Info("the scheduler has ended", zap.Int64("refreshes", all.PlansRefused), zap.Int64("nacks", all.Nacked),
+		zap.Int64("blocked", all.Blocked), zap.Int64("reblocked", all.Reblocked))
+}
+
+// hint records that what runners of an environment wait for may have changed. The caller holds mu.
+func (s *Scheduler) hint(id runtime.EnvironmentID) { s.hints = append(s.hints, id) }
+
+// unlock releases mu, and then passes the hints on: Changed may take other locks.
+func (s *Scheduler) unlock() {
+	hints := s.hints
+	s.hints = nil
+	s.mu.Unlock()
+	for _, id := range hints {
+		s.config.Changed(id)
+	}
+}
+
+// Register registers a runner. Registering a known one again is success: it only changes the
+// priority, unless the runner is placed. A deregistered runner stays so. INVALID_INPUT names the
+// first field of job that is out of range.
+func (s *Scheduler) Register(j Job) error {
+	if err := j.Check(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.unlock()
+	known := s.jobs[j.ID]
+	switch {
+	case known == nil:
+		known = s.add(j)
+	case !known.unplaced() || known.Priority == j.Priority:
+		return nil
+	default:
+		known.Priority = j.Priority
+	}
+	s.enqueue(s.newEvaluation(known, runtime.TriggerRegister))
 	return nil
 }
 
-// logStats logs the counters at the end: evaluations that were given back at shutdown appear
-// nowhere else.
-func (s *Scheduler) logStats() {
-	all := s.Stats()
-	s.log.Info("the scheduler has ended", zap.Int64("refreshes", all.Refreshes()), zap.Int64("nacks", all.Nacked),
-		zap.Int64("blocked", all.Blocked), zap.Int64("reblocked", all.Reblocked), zap.Int64("resubmitted", all.Resubmitted))
+// add adds a job. The caller holds mu.
+func (s *Scheduler) add(j Job) *job {
+	s.registered++
+	added := &job{Job: j, number: s.registered}
+	s.jobs[j.ID] = added
+	return added
 }
 
-// Pause parks the workers that place runners, while the machine drains. Once it has returned nil,
-// nothing is placed until Resume; stops continue. If ctx ends, Pause returns its cause without
-// waiting for busy workers, but the pause stays in force.
+// Restore registers a runner of an earlier server, whose job Check accepts. Call it before Run. An
+// allocation that it had is PENDING or RUNNING; with "" it had none, and is placed by Run.
+func (s *Scheduler) Restore(j Job, had runtime.AllocationStatus) {
+	s.mu.Lock()
+	defer s.unlock()
+	added := s.add(j)
+	if had == "" {
+		s.enqueue(s.newEvaluation(added, runtime.TriggerRestore))
+		return
+	}
+	// The runner's id sorts before the ids of this server's allocations.
+	a := s.allocate(added, runtime.AllocationID(j.ID), "")
+	if had == runtime.AllocationRunning {
+		advance(a, had, "", time.Now())
+	}
+}
+
+// allocate gives a job an allocation. The caller holds mu.
+func (s *Scheduler) allocate(j *job, id runtime.AllocationID, by runtime.EvaluationID) *runtime.Allocation {
+	a := &runtime.Allocation{
+		ID: id, RunnerID: j.ID, EnvironmentID: j.Environment, EvaluationID: by, Resources: j.Resources,
+		Desired: runtime.DesiredRun, Status: runtime.AllocationPending, CreatedAt: time.Now(),
+	}
+	s.node.Used = s.node.Used.Plus(a.Resources)
+	j.allocations, s.allocations = append(j.allocations, a), append(s.allocations, a)
+	return a
+}
+
+// newEvaluation returns an evaluation that places a job's runner. The caller holds mu.
+func (s *Scheduler) newEvaluation(j *job, trigger runtime.EvaluationTrigger) *evaluation {
+	e := s.record(runtime.EvaluationPlace, trigger, j.Priority)
+	e.job, e.RunnerID, e.EnvironmentID = j, j.ID, j.Environment
+	return e
+}
+
+// record returns a new evaluation that isn't about a runner yet. The caller holds mu.
+func (s *Scheduler) record(kind runtime.EvaluationType, trigger runtime.EvaluationTrigger, priority runtime.Priority) *evaluation {
+	e := &evaluation{Evaluation: runtime.Evaluation{
+		ID: runtime.EvaluationID(newID()), Type: kind, Trigger: trigger, Priority: int(priority),
+		Status: runtime.EvaluationPending, CreatedAt: time.Now(),
+	}}
+	s.evaluations = append(s.evaluations, e)
+	return e
+}
+
+// Deregister ends a runner's registration; an unknown runner is success. Nothing new is placed for
+// it. The caller ends the runner, if it was placed, and then calls Update.
+func (s *Scheduler) Deregister(id runtime.RunnerID) {
+	s.mu.Lock()
+	defer s.unlock()
+	j := s.jobs[id]
+	if j == nil || j.stopped {
+		return
+	}
+	j.stopped = true
+	if !j.endedAt.IsZero() {
+		return // nothing is left to stop
+	}
+	e := s.record(runtime.EvaluationStop, runtime.TriggerDeregister, priorityStop)
+	e.job, e.RunnerID, e.EnvironmentID, e.DequeuedAt = j, j.ID, j.Environment, e.CreatedAt
+	s.supersede(j, e)
+	if a := j.live(); a != nil {
+		a.Desired = runtime.DesiredStop
+		s.counts.Stopped++
+	} else {
+		j.endedAt = e.CreatedAt
+	}
+	e.end(runtime.EvaluationComplete, "", time.Now())
+}
+
+// Update reports the status of a runner's allocation. A status only moves forward: a repeated or
+// late report changes nothing, and so does a report without an allocation. An ended allocation frees
+// its room.
+func (s *Scheduler) Update(id runtime.RunnerID, status runtime.AllocationStatus, message string) {
+	s.mu.Lock()
+	defer s.unlock()
+	j := s.jobs[id]
+	if j == nil || j.live() == nil {
+		return
+	}
+	a := j.live()
+	if !advance(a, status, message, time.Now()) || !status.Ended() {
+		return
+	}
+	s.node.Used = s.node.Used.Minus(a.Resources)
+	if j.unplaced() {
+		a.Desired = runtime.DesiredStop
+		s.enqueue(s.newEvaluation(j, runtime.TriggerAllocationLost))
+	} else {
+		j.endedAt = a.EndedAt
+	}
+	s.wakeFitting()
+}
+
+// Pause stops placements, while the machine drains. Once it has returned nil, Config.Placed isn't
+// called until Resume. If ctx ends, Pause returns its cause without waiting for busy workers, but
+// the pause stays in force.
 func (s *Scheduler) Pause(ctx context.Context) error {
-	s.gate.set(true)
-	return s.gate.settled(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.paused = true
+	defer context.AfterFunc(ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.idle.Broadcast()
+	})()
+	for s.busy > 0 {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		s.idle.Wait()
+	}
+	return nil
 }
 
 // Resume ends a Pause; without one it does nothing.
-func (s *Scheduler) Resume() { s.gate.set(false) }
+func (s *Scheduler) Resume() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.paused = false
+	s.wake.Broadcast()
+}
 
 // SetMachine sets the machine's resources, and wakes evaluations that fit now. No allocation is
 // taken away. INVALID_INPUT names the first field that isn't above 0.
 func (s *Scheduler) SetMachine(machine runtime.Resources) error {
-	if err := checkMachine(machine); err != nil {
+	if err := checkResources("scheduler.machine", machine); err != nil {
 		return err
 	}
-	s.state.write(func(w *write) {
-		node := w.Node()
-		node.Machine, node.Capacity = machine, s.config.Overcommit.of(machine)
-		w.put(tableNode, &node)
-	})
-	s.blocked.wakeFitting()
+	s.mu.Lock()
+	defer s.unlock()
+	s.node.Machine, s.node.Capacity = machine, s.config.Overcommit.of(machine)
+	s.wakeFitting()
 	return nil
 }
 
-// Reason returns why a runner isn't placed yet; "": it only waits for its turn, is placed, or is
-// unknown.
-func (s *Scheduler) Reason(id runtime.RunnerID) string {
-	job, ok := s.Snapshot().Job(id)
-	if !ok || job.Status != JobPending {
-		return ""
-	}
-	failed, blocked := s.broker.failure(id), s.blocked.of(id)
+// Node returns the machine: its resources, capacity and use.
+func (s *Scheduler) Node() Node {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.node
+}
+
+// Waiting returns why a runner isn't placed yet. An empty reason means that it only waits for its
+// turn, is placed, or is unknown. lacks is the room that it waits for, beyond what is free now. It is
+// zero if the runner doesn't wait for room, or can never fit.
+func (s *Scheduler) Waiting(id runtime.RunnerID) (reason string, lacks runtime.Resources) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j := s.jobs[id]
 	switch {
-	case !s.planner.isEnabled():
-		return "runners of the last server are being restored"
-	case s.gate.isPaused(): // before shortages, because freed room doesn't end draining
-		return "the machine is being drained"
-	case blocked != nil:
-		return blocked.Reason
-	case failed != nil:
-		return "its evaluation failed, and is tried again later"
-	default:
-		return ""
+	case j == nil || !j.unplaced():
+		return "", lacks
+	case s.paused: // before shortages, because freed room doesn't end draining
+		return "the machine is being drained", lacks
+	case j.blocked != nil:
+		if j.Resources.Fits(s.node.Capacity) {
+			lacks = j.Resources.Beyond(s.roomFor(j, runtime.Priority(j.blocked.Priority)).free())
+		}
+		return j.blocked.Reason, lacks
+	case j.failed:
+		return "its evaluation failed, and is tried again later", lacks
+	}
+	return "", lacks
+}
+
+// Evaluations returns a page of the evaluations, newest first, and how many match the filter in all.
+func (s *Scheduler) Evaluations(f runtime.EvaluationFilter) ([]runtime.Evaluation, int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return runtime.Paginate(func(yield func(runtime.Evaluation) bool) {
+		for _, e := range slices.Backward(s.evaluations) {
+			if f.Matches(e.RunnerID, e.EnvironmentID, e.Status) && !yield(e.Evaluation) {
+				return
+			}
+		}
+	}, f, func(e runtime.Evaluation) string { return string(e.ID) })
+}
+
+// Allocations returns a page of the allocations, newest first, and how many match the filter in all.
+// A restored allocation has its runner's id, so it sorts as the oldest.
+func (s *Scheduler) Allocations(f runtime.AllocationFilter) ([]runtime.Allocation, int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return runtime.Paginate(func(yield func(runtime.Allocation) bool) {
+		for _, a := range slices.Backward(s.allocations) {
+			if f.Matches(a.RunnerID, a.EnvironmentID, a.Status) && !yield(*a) {
+				return
+			}
+		}
+	}, f, func(a runtime.Allocation) string { return string(a.ID) })
+}
+
+// collectAtIntervals collects at each interval until ctx ends.
+func (s *Scheduler) collectAtIntervals(ctx context.Context) {
+	ticker := time.NewTicker(s.config.Collect.Every)
+	defer ticker.Stop()
+	for {
+		select {
+		case now := <-ticker.C:
+			s.collect(now)
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
-// Lacks returns the room that a runner waits for, beyond what is free now. It is zero for a runner that
-// doesn't wait for room, and for one that can never fit.
-func (s *Scheduler) Lacks(id runtime.RunnerID) runtime.Resources {
-	e := s.blocked.of(id)
-	if e == nil || !s.planner.isEnabled() || s.gate.isPaused() {
-		return runtime.Resources{}
+// collect deletes what ended long enough before now.
+func (s *Scheduler) collect(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := len(s.evaluations) + len(s.allocations) + len(s.jobs)
+	old := func(ended time.Time, age time.Duration) bool { return !ended.IsZero() && now.Sub(ended) >= age }
+	s.evaluations = slices.DeleteFunc(s.evaluations, func(e *evaluation) bool { return old(e.EndedAt, s.config.Collect.Evaluations) })
+	s.allocations = slices.DeleteFunc(s.allocations, func(a *runtime.Allocation) bool { return old(a.EndedAt, s.config.Collect.Runners) })
+	for id, j := range s.jobs {
+		if j.held == nil && old(j.endedAt, s.config.Collect.Runners) {
+			delete(s.jobs, id)
+		}
 	}
-	r := s.roomFor(s.Snapshot(), e)
-	if !e.wanted.Fits(r.capacity) {
-		return runtime.Resources{}
-	}
-	return e.wanted.Beyond(r.free())
-}
-
-// Snapshot returns the current state.
-func (s *Scheduler) Snapshot() Snapshot { return s.state.snapshot() }
-
-// Wait blocks until the state's index is above after, and returns that state. It returns ctx's
-// cause if ctx ends first.
-func (s *Scheduler) Wait(ctx context.Context, after uint64) (Snapshot, error) {
-	return s.state.reach(ctx, after+1)
-}
-
-// Orders blocks until the desired state of an allocation has changed after index after: to run or
-// to stop. It returns those allocations as they are now, oldest change first, and the index for the
-// next call. With 0 it returns all allocations that weren't collected yet. It returns ctx's cause
-// if ctx ends.
-func (s *Scheduler) Orders(ctx context.Context, after uint64) ([]Allocation, uint64, error) {
-	return s.state.orders(ctx, after)
-}
-
-// Stats returns the counters, and the current depths.
-func (s *Scheduler) Stats() Stats {
-	all := s.stats.read()
-	all.Depths = s.broker.depths()
-	all.Depths.Blocked, all.Depths.Lacking = s.blocked.count()
-	return all
-}
-
-// supersede ends an evaluation that the broker won't deliver, as CANCELLED.
-func (s *Scheduler) supersede(old, by *Evaluation) {
-	s.stats.superseded.Add(1)
-	s.cancel(old, "evaluation "+string(by.ID)+" supersedes it")
+	s.counts.Collected += int64(before - len(s.evaluations) - len(s.allocations) - len(s.jobs))
+	e := s.record(runtime.EvaluationCollect, runtime.TriggerInterval, priorityCollect)
+	e.DequeuedAt = e.CreatedAt
+	e.end(runtime.EvaluationComplete, "", time.Now())
 }

@@ -20,48 +20,43 @@ func TestTenantsTakeTurns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := open(t, Config{})
-				defer start(t, s)()
 				var full []Job
-				var before []Allocation
 				for i := range 4 {
-					j := job(fmt.Sprint("full-", i), "full", runtime.PriorityRefill)
+					j := wish(fmt.Sprint("full-", i), "full", runtime.PriorityRefill)
 					full = append(full, j)
-					before = append(before, Allocation{ID: runtime.AllocationID(j.ID), Job: j.ID, Status: runtime.AllocationRunning})
+					s.Restore(j, runtime.AllocationRunning)
 				}
 				var wanted []Job
 				for i := range 50 {
 					environment := fmt.Sprint("e", i)
 					wanted = append(wanted,
-						of("many", job(fmt.Sprintf("refill-%02d", i), environment, runtime.PriorityRefill)),
-						of("many", job(fmt.Sprintf("more-%02d", i), environment, runtime.PriorityRefill)))
+						of("many", wish(fmt.Sprintf("refill-%02d", i), environment, runtime.PriorityRefill)),
+						of("many", wish(fmt.Sprintf("more-%02d", i), environment, runtime.PriorityRefill)))
 					if i < 5 {
-						wanted = append(wanted, of("many", job(fmt.Sprintf("claim-%02d", i), environment, runtime.PriorityWaiting)))
+						wanted = append(wanted, of("many", wish(fmt.Sprintf("claim-%02d", i), environment, runtime.PriorityWaiting)))
 					}
 				}
 				wanted = append(wanted,
-					of("few", job("few-refill", "f", runtime.PriorityRefill)),
-					of("few", job("few-claim", "f", runtime.PriorityWaiting)))
-				if restored {
-					full = append(full, wanted...)
+					of("few", wish("few-refill", "f", runtime.PriorityRefill)),
+					of("few", wish("few-claim", "f", runtime.PriorityWaiting)))
+				for _, j := range wanted {
+					if restored {
+						s.Restore(j, "")
+					} else {
+						register(t, s, j)
+					}
 				}
-				if err := s.Restore(full, before); err != nil {
-					t.Fatal(err)
-				}
-				s.Restored()
-				if !restored {
-					synctest.Wait()
-					register(t, s, wanted...)
-				}
+				defer start(s)()
 				synctest.Wait()
 				// One after the other ends, and the one that gets the room is next.
 				var order []runtime.RunnerID
-				for _, a := range before {
-					update(t, s, a.ID, runtime.AllocationComplete)
+				for _, j := range full {
+					s.end(j.ID)
 					synctest.Wait()
 					order = append(order, news(t, s, wanted, order))
 				}
 				for len(order) < 10 {
-					end(t, s, order[len(order)-1])
+					s.end(order[len(order)-1])
 					synctest.Wait()
 					order = append(order, news(t, s, wanted, order))
 				}
@@ -78,11 +73,11 @@ func TestTenantsTakeTurns(t *testing.T) {
 }
 
 // news returns the one job that was placed since others were.
-func news(t *testing.T, s *Scheduler, wanted []Job, others []runtime.RunnerID) runtime.RunnerID {
+func news(t *testing.T, s *bed, wanted []Job, others []runtime.RunnerID) runtime.RunnerID {
 	t.Helper()
 	var all []runtime.RunnerID
 	for _, j := range wanted {
-		if placed(s, j.ID) && !slices.Contains(others, j.ID) {
+		if s.placed(j.ID) && !slices.Contains(others, j.ID) {
 			all = append(all, j.ID)
 		}
 	}

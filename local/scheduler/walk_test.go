@@ -1,88 +1,99 @@
 package scheduler
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/zap"
 	"pgregory.net/rapid"
 
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// However many plans run concurrently, and on whatever snapshot: placements fit, and no job is
-// placed twice.
-func TestPlannerWalk(t *testing.T) {
+// However many plans are made concurrently, and in whatever order they are applied: placements fit,
+// and no job is placed twice.
+func TestPlansWalk(t *testing.T) {
 	walks(t, func(t *rapid.T) {
 		capacity := runtime.Resources{CPUMHz: 100, MemoryMiB: 100, Processes: 100, WorkspaceMiB: 100}
-		s := newState(Node{Capacity: capacity})
-		p := newPlanner(s, func(delivery) bool { return true }, &stats{})
+		scheduler, err := New(Config{Machine: capacity, Overcommit: exact, Logger: zap.NewNop(), Changed: func(runtime.EnvironmentID) {}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &bed{Scheduler: scheduler}
 		amount := rapid.IntRange(1, 60)
-		s.write(func(w *write) {
-			for i := range 10 {
-				w.putJob(Job{ID: runtime.RunnerID(fmt.Sprint(i)), Priority: 50, Resources: runtime.Resources{
-					CPUMHz: amount.Draw(t, "cpu"), MemoryMiB: amount.Draw(t, "memory"), Processes: amount.Draw(t, "processes"), WorkspaceMiB: amount.Draw(t, "workspace"),
-				}})
+		for i := range 10 {
+			if err := s.Register(Job{ID: runtime.RunnerID(fmt.Sprint(i)), Environment: "a", Priority: 50, Resources: runtime.Resources{
+				CPUMHz: amount.Draw(t, "cpu"), MemoryMiB: amount.Draw(t, "memory"), Processes: amount.Draw(t, "processes"), WorkspaceMiB: amount.Draw(t, "workspace"),
+			}}); err != nil {
+				t.Fatal(err)
 			}
-		})
-		snapshots := []Snapshot{s.snapshot()}
+		}
+		type made struct {
+			d delivery
+			p plan
+		}
+		var plans []made
 		t.Repeat(map[string]func(*rapid.T){
 			"": func(t *rapid.T) {
-				snap := s.snapshot()
-				checkUsed(t, snap)
-				if node := snap.Node(); !node.Used.Fits(capacity) {
-					t.Fatalf("over capacity: %+v", node.Used)
+				checkUsed(t, s)
+				if !s.Node().Used.Fits(capacity) {
+					t.Fatalf("over capacity: %+v", s.Node().Used)
 				}
 				live := map[runtime.RunnerID]int{}
-				for _, a := range snap.Allocations(Filter{}) {
+				for _, a := range s.allocated("") {
 					if !a.Status.Ended() {
-						live[a.Job]++
+						live[a.RunnerID]++
 					}
-					if live[a.Job] > 1 {
-						t.Fatalf("%s is placed twice", a.Job)
-					}
-				}
-			},
-			"snapshot": func(*rapid.T) { snapshots = append(snapshots, s.snapshot()) },
-			"plans": func(t *rapid.T) {
-				var batch []submission
-				for range rapid.IntRange(1, 5).Draw(t, "plans") {
-					snap := rapid.SampledFrom(snapshots).Draw(t, "snapshot") // perhaps an old one
-					j := rapid.SampledFrom(snap.Jobs()).Draw(t, "job")
-					made, _ := reconcile(&j, snap.allocations(j.ID), room{capacity: capacity, used: snap.Node().Used})
-					made.delivery.Evaluation = &Evaluation{Priority: runtime.Priority(rapid.IntRange(1, 99).Draw(t, "priority"))}
-					batch = append(batch, submission{made, make(chan answered, 1)})
-				}
-				p.apply(batch)
-				for _, b := range batch {
-					if a := <-b.answer; a.refresh > s.snapshot().index {
-						t.Fatalf("refresh %d was never committed", a.refresh)
+					if live[a.RunnerID] > 1 {
+						t.Fatalf("%s is placed twice", a.RunnerID)
 					}
 				}
 			},
-			"stop a job": func(t *rapid.T) {
-				s.write(func(w *write) {
-					j := rapid.SampledFrom(w.Jobs()).Draw(t, "job")
-					j.Stopped = true
-					w.putJob(j)
-				})
+			"plan": func(t *rapid.T) {
+				d := s.take()
+				if d == nil {
+					t.Skip()
+				}
+				plans = append(plans, made{*d, s.plan(*d)})
 			},
-			"end an allocation": func(t *rapid.T) {
-				s.write(func(w *write) {
-					all := w.Allocations(Filter{})
-					if len(all) == 0 {
-						return
-					}
-					a := rapid.SampledFrom(all).Draw(t, "allocation")
-					if after, ok := a.advance(runtime.AllocationLost, "", w.now); ok {
-						w.putAllocation(&a, after)
-					}
-				})
+			"apply": func(t *rapid.T) {
+				if len(plans) == 0 {
+					t.Skip()
+				}
+				at := rapid.IntRange(0, len(plans)-1).Draw(t, "plan") // perhaps an old one
+				m := plans[at]
+				if done, _ := s.apply(m.d, m.p); !done {
+					plans[at].p = s.plan(m.d)
+					return
+				}
+				plans = slices.Delete(plans, at, at+1)
+				s.acked(m.d)
+			},
+			"register again": func(t *rapid.T) {
+				j := s.state(runtime.RunnerID(fmt.Sprint(rapid.IntRange(0, 9).Draw(t, "job")))).Job
+				j.Priority = runtime.Priority(rapid.IntRange(1, 99).Draw(t, "priority"))
+				if err := s.Register(j); err != nil {
+					t.Fatal(err)
+				}
+			},
+			"deregister": func(t *rapid.T) { s.Deregister(runtime.RunnerID(fmt.Sprint(rapid.IntRange(0, 9).Draw(t, "job")))) },
+			"lose an allocation": func(t *rapid.T) {
+				s.Update(runtime.RunnerID(fmt.Sprint(rapid.IntRange(0, 9).Draw(t, "job"))), runtime.AllocationLost, "")
 			},
 		})
+		for _, j := range s.jobs { // their timers must not outlive the bubble
+			for _, e := range []*evaluation{j.held, j.next} {
+				if e != nil && e.timer != nil {
+					e.timer.Stop()
+				}
+			}
+		}
 	})
 }
 
@@ -92,32 +103,28 @@ func TestSchedulerWalk(t *testing.T) {
 }
 
 func walkScheduler(t *rapid.T) {
-	config, err := Config{Machine: small, Overcommit: exact, Workers: 3}.check()
+	scheduler, err := New(Config{Machine: small, Overcommit: exact, Workers: 3, Logger: zap.NewNop(), Placed: func(runtime.Allocation) {}, Changed: func(runtime.EnvironmentID) {}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer start(t, s)()
-	if err := s.Restore(nil, nil); err != nil {
-		t.Fatal(err)
-	}
-	s.Restored()
+	s := &bed{Scheduler: scheduler}
+	defer start(s)()
 	jobs := 0
 	someJob := func(t *rapid.T) Job {
-		all := s.Snapshot().Jobs()
-		if len(all) == 0 {
+		if jobs == 0 {
 			t.Skip()
 		}
-		return rapid.SampledFrom(all).Draw(t, "job")
+		j := s.state(runtime.RunnerID(fmt.Sprintf("%04d", rapid.IntRange(1, jobs).Draw(t, "job"))))
+		if j == nil { // it was collected
+			t.Skip()
+		}
+		return j.Job
 	}
 	t.Repeat(map[string]func(*rapid.T){
 		"register": func(t *rapid.T) {
 			for range rapid.IntRange(1, 4).Draw(t, "jobs") {
 				jobs++
-				j := job(fmt.Sprintf("%04d", jobs), rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "environment"), rapid.SampledFrom([]runtime.Priority{50, 80}).Draw(t, "priority"))
+				j := wish(fmt.Sprintf("%04d", jobs), rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "environment"), rapid.SampledFrom([]runtime.Priority{50, 80}).Draw(t, "priority"))
 				if err := s.Register(sized(j, rapid.SampledFrom([]int{64, 256, 700, 2000}).Draw(t, "MiB"))); err != nil {
 					t.Fatal(err)
 				}
@@ -132,21 +139,15 @@ func walkScheduler(t *rapid.T) {
 		},
 		"deregister": func(t *rapid.T) { s.Deregister(someJob(t).ID) },
 		"update": func(t *rapid.T) {
-			all := s.Snapshot().Allocations(Filter{})
-			if len(all) == 0 {
-				t.Skip()
-			}
-			a := rapid.SampledFrom(all).Draw(t, "allocation")
-			_ = s.Update(a.ID, rapid.SampledFrom(allocationOrder).Draw(t, "status"), "")
+			s.Update(someJob(t).ID, rapid.SampledFrom(allocationOrder).Draw(t, "status"), "")
 		},
-		"drain":  func(*rapid.T) { s.gate.set(true) },
+		"drain":  func(*rapid.T) { _ = s.Pause(context.Background()) },
 		"resume": func(*rapid.T) { s.Resume() },
 		"settle": func(*rapid.T) { synctest.Wait() },
 		"time":   func(t *rapid.T) { time.Sleep(time.Duration(rapid.IntRange(1, 600).Draw(t, "s")) * time.Second) },
 		"": func(t *rapid.T) {
-			snap := s.Snapshot()
-			checkUsed(t, snap)
-			if node := snap.Node(); !node.Used.Fits(node.Capacity) {
+			checkUsed(t, s)
+			if node := s.Node(); !node.Used.Fits(node.Capacity) {
 				t.Fatalf("over capacity: %+v", node.Used)
 			}
 		},
@@ -157,41 +158,39 @@ func walkScheduler(t *rapid.T) {
 }
 
 // atRest checks that nothing is left to do.
-func atRest(t *rapid.T, s *Scheduler) {
-	snap := s.Snapshot()
+func atRest(t *rapid.T, s *bed) {
 	depths := s.Stats().Depths
 	waiting := depths.Blocked
 	depths.Blocked, depths.Lacking = 0, nil
-	if diff := cmp.Diff(depths, Depths{Ready: map[runtime.EvaluationType]int{runtime.EvaluationPlace: 0, runtime.EvaluationStop: 0, runtime.EvaluationCollect: 0}}); diff != "" {
+	if diff := cmp.Diff(depths, Depths{}); diff != "" {
 		t.Fatalf("something is under way: %s", diff)
 	}
-	open := map[runtime.RunnerID]Evaluation{}
-	for _, e := range snap.Evaluations(Filter{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	open := map[runtime.RunnerID]*evaluation{}
+	for _, e := range s.evaluations {
 		if !e.Status.Ended() {
-			if other, ok := open[e.Job]; ok || e.Status != runtime.EvaluationBlocked {
+			if other, ok := open[e.RunnerID]; ok || e.Status != runtime.EvaluationBlocked {
 				t.Fatalf("left over: %+v; %+v", e, other)
 			}
-			open[e.Job] = e
+			open[e.RunnerID] = e
 		}
 	}
-	if len(open) != waiting || len(s.blocked.awake) > 0 {
-		t.Fatalf("%d evaluations are blocked, %d wait, %d are awake", len(open), waiting, len(s.blocked.awake))
+	if len(open) != waiting || len(s.awake) > 0 || s.asleep.Len() != waiting {
+		t.Fatalf("%d evaluations are blocked, %d wait, %d sleep, %d are awake", len(open), waiting, s.asleep.Len(), len(s.awake))
 	}
-	for _, j := range snap.Jobs() {
-		e, blocked := open[j.ID]
-		if (j.Status == JobPending) != blocked {
-			t.Fatalf("%+v has blocked evaluation %+v", j, e)
+	for id, j := range s.jobs {
+		if j.unplaced() != (j.blocked != nil) || j.blocked != open[id] {
+			t.Fatalf("%+v has blocked evaluation %+v", j, open[id])
 		}
-		if !blocked {
-			continue
+		if j.blocked != nil && s.roomFor(j, j.Priority).shortages(j.Resources) == nil {
+			t.Fatalf("%+v would fit, and waits for %q", j, j.blocked.Reason)
 		}
-		if short := s.roomFor(snap, &e).shortages(j.Resources); short == nil {
-			t.Fatalf("%+v would fit, and waits for %q", j, e.Reason)
-		}
-	}
-	for _, a := range snap.Allocations(Filter{}) {
-		if j, ok := snap.Job(a.Job); ok && j.Stopped && !a.Status.Ended() && a.Desired != runtime.DesiredStop {
+		if a := j.live(); a != nil && j.stopped && a.Desired != runtime.DesiredStop {
 			t.Fatalf("not stopped: %+v", a)
+		}
+		if ended := j.live() == nil && !j.unplaced(); ended != !j.endedAt.IsZero() {
+			t.Fatalf("%+v ended: %v", j, ended)
 		}
 	}
 }
@@ -199,44 +198,32 @@ func atRest(t *rapid.T, s *Scheduler) {
 // Real workers and runners of allocations, all concurrently.
 func TestSchedulerUnderLoad(t *testing.T) {
 	s := open(t, Config{Workers: 4, Collect: Collect{Every: time.Second, Evaluations: time.Second, Runners: time.Second}})
-	defer start(t, s)()
-	fresh(t, s)
 	const runners = 400
+	defer start(s)()
 	var group sync.WaitGroup
 	for i := range 4 {
 		group.Go(func() {
 			for j := range runners / 4 {
-				register(t, s, job(fmt.Sprintf("%d-%d", i, j), fmt.Sprint(i), runtime.Priority(50+30*(j%2))))
+				register(t, s, wish(fmt.Sprintf("%d-%d", i, j), fmt.Sprint(i), runtime.Priority(50+30*(j%2))))
 			}
 		})
 	}
-	ended := 0
-	var after uint64
-	for ended < runners {
-		orders, at, err := s.Orders(t.Context(), after)
-		if err != nil {
-			t.Fatal(err)
+	for range runners {
+		a := <-s.placements
+		if node := s.Node(); !node.Used.Fits(node.Capacity) {
+			t.Fatalf("over capacity: %+v", node.Used)
 		}
-		after = at
-		for _, a := range orders {
-			switch {
-			case a.Desired == runtime.DesiredStop && !a.Status.Ended():
-				update(t, s, a.ID, runtime.AllocationComplete)
-				ended++
-			case a.Status == runtime.AllocationPending:
-				update(t, s, a.ID, runtime.AllocationRunning)
-				group.Go(func() { s.Deregister(a.Job) })
-			}
-		}
-		if snap := s.Snapshot(); !snap.Node().Used.Fits(snap.Node().Capacity) {
-			t.Fatalf("over capacity: %+v", snap.Node().Used)
-		}
+		group.Go(func() {
+			s.Update(a.RunnerID, runtime.AllocationRunning, "")
+			s.Deregister(a.RunnerID)
+			s.Update(a.RunnerID, runtime.AllocationComplete, "")
+		})
 	}
 	group.Wait()
-	checkUsed(t, s.Snapshot())
+	checkUsed(t, s)
 	got := s.Stats()
-	if got.Placed != runners || got.Depths.Blocked != 0 || got.Failed != 0 || s.Snapshot().Node().Used != (runtime.Resources{}) {
+	if got.Placed != runners || got.Depths.Blocked != 0 || got.Failed != 0 || s.Node().Used != (runtime.Resources{}) {
 		t.Errorf("stats: %+v", got)
 	}
-	t.Logf("refreshes %d, blocked %d, reblocked %d, nacked %d", got.Refreshes(), got.Blocked, got.Reblocked, got.Nacked)
+	t.Logf("refreshes %d, blocked %d, reblocked %d, nacked %d", got.PlansRefused, got.Blocked, got.Reblocked, got.Nacked)
 }

@@ -18,12 +18,12 @@ func TestSchemaHasAllSchedulerEnums(t *testing.T) {
 		t.Fatal(err)
 	}
 	for enum, words := range map[string][]string{
-		"EvaluationType":    texts(Types()...),
+		"EvaluationType":    texts(runtime.EvaluationPlace, runtime.EvaluationStop, runtime.EvaluationCollect),
 		"EvaluationTrigger": texts(runtime.TriggerRegister, runtime.TriggerDeregister, runtime.TriggerRestore, runtime.TriggerAllocationLost, runtime.TriggerNoRoom, runtime.TriggerFailedFollowUp, runtime.TriggerInterval, runtime.TriggerNodeChanged, runtime.TriggerPreempted, runtime.TriggerOther), // the last three are Nomad's
 		"EvaluationStatus":  texts(runtime.EvaluationPending, runtime.EvaluationBlocked, runtime.EvaluationComplete, runtime.EvaluationFailed, runtime.EvaluationCancelled),
 		"AllocationStatus":  texts(runtime.AllocationPending, runtime.AllocationRunning, runtime.AllocationComplete, runtime.AllocationFailed, runtime.AllocationLost),
 		"DesiredState":      texts(runtime.DesiredRun, runtime.DesiredStop),
-		"Dimension":         texts(CPU, Memory, Processes, Workspace),
+		"Dimension":         texts(dimensions[0].name, dimensions[1].name, dimensions[2].name, dimensions[3].name),
 	} {
 		body := regexp.MustCompile(`(?s)\nenum ` + enum + ` \{\n(.*?)\n\}`).FindSubmatch(schema)
 		if body == nil {

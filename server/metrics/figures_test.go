@@ -56,12 +56,11 @@ func clusterFigures() map[string]string {
 		"scheduler_unblocked_total":                  "Scheduler.Unblocked",
 		"scheduler_reblocked_total":                  "Scheduler.Reblocked",
 		`scheduler_plans_total{result="APPLIED"}`:    "Scheduler.PlansApplied",
-		`scheduler_plans_total{result="PARTIAL"}`:    "Scheduler.PlansPartial",
 		`scheduler_plans_total{result="REFUSED"}`:    "Scheduler.PlansRefused",
-		"scheduler_resubmitted_total":                "Scheduler.Resubmitted",
 		"scheduler_placed_total":                     "Scheduler.Placed",
 		"scheduler_stopped_total":                    "Scheduler.Stopped",
 		"scheduler_collected_total":                  "Scheduler.Collected",
+		`scheduler_evaluations{state="READY"}`:       "Scheduler.Depths.Ready",
 		`scheduler_evaluations{state="PENDING"}`:     "Scheduler.Depths.Pending",
 		`scheduler_evaluations{state="OUTSTANDING"}`: "Scheduler.Depths.Outstanding",
 		`scheduler_evaluations{state="DELAYED"}`:     "Scheduler.Depths.Delayed",
@@ -109,9 +108,8 @@ func TestFiguresAreNotMixedUp(t *testing.T) {
 	var l local.Stats
 	numbers := number(&l)
 	l.Tasks.Phases = map[tasks.Phase]timing.Reading{tasks.Turn: half(), tasks.Place: half()}
-	l.Scheduler.Timings = map[runtime.EvaluationType]map[scheduler.Step]timing.Reading{runtime.EvaluationStop: {scheduler.StepPlan: half()}}
-	l.Scheduler.Depths.Ready = map[runtime.EvaluationType]int{runtime.EvaluationPlace: 5, runtime.EvaluationStop: 6}
-	l.Scheduler.Depths.Lacking = map[scheduler.Dimension]int{scheduler.Memory: 7}
+	l.Scheduler.Timings = map[scheduler.Step]timing.Reading{scheduler.StepPlan: half()}
+	l.Scheduler.Depths.Lacking = map[runtime.Dimension]int{runtime.DimensionMemory: 7}
 	l.Node.Capacity = runtime.Resources{CPUMHz: 100, MemoryMiB: 200, Processes: 400, WorkspaceMiB: 800}
 	l.Node.Used = runtime.Resources{CPUMHz: 50, MemoryMiB: 50, Processes: 50, WorkspaceMiB: 1600}
 	var e engine.Stats
@@ -141,10 +139,8 @@ func TestFiguresAreNotMixedUp(t *testing.T) {
 		delete(engines, field)
 	}
 	for name, value := range map[string]any{
-		"scheduler_refreshes_total":                                  l.Scheduler.PlansPartial + l.Scheduler.PlansRefused,
-		`scheduler_evaluations{state="READY"}`:                       11,
-		`scheduler_ready_evaluations{type="STOP"}`:                   6,
-		`scheduler_ready_evaluations{type="COLLECT"}`:                0,
+		"scheduler_refreshes_total":                                  l.Scheduler.PlansRefused,
+		`scheduler_ready_evaluations{type="PLACE"}`:                  l.Scheduler.Depths.Ready,
 		`scheduler_blocked_evaluations{dimension="MEMORY"}`:          7,
 		`scheduler_blocked_evaluations{dimension="CPU"}`:             0,
 		`scheduler_promised_ratio{dimension="CPU"}`:                  0.5,
@@ -173,7 +169,7 @@ func TestFiguresAreNotMixedUp(t *testing.T) {
 		want(name, value)
 	}
 	for name, labels := range map[string]string{
-		"scheduler_step_duration_seconds":     `step="PLAN",type="STOP"`,
+		"scheduler_step_duration_seconds":     `step="PLAN",type="PLACE"`,
 		"runner_start_phase_duration_seconds": `phase="PLACE"`,
 		"claim_duration_seconds":              `environment="a"`,
 	} {

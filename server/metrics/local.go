@@ -1,10 +1,7 @@
 package metrics
 
 import (
-	"strings"
-
 	"github.com/rockpool/rockpool/local"
-	"github.com/rockpool/rockpool/local/scheduler"
 )
 
 // localFamilies are the metrics of the cluster on this machine.
@@ -18,21 +15,15 @@ func localFamilies() []family[local.Stats] {
 // localPlacement converts the numbers of this machine's cluster.
 func localPlacement(s local.Stats) placement {
 	d := s.Scheduler.Depths
-	ready := 0
-	for _, n := range d.Ready {
-		ready += n
-	}
 	p := placement{
 		placed:      s.Scheduler.Placed,
-		evaluations: map[string]int{"READY": ready, "PENDING": d.Pending, "OUTSTANDING": d.Outstanding, "DELAYED": d.Delayed, "FAILED": d.Failed, "BLOCKED": d.Blocked},
+		evaluations: map[string]int{"READY": d.Ready, "PENDING": d.Pending, "OUTSTANDING": d.Outstanding, "DELAYED": d.Delayed, "FAILED": d.Failed, "BLOCKED": d.Blocked},
 		lacking:     map[string]int{},
 		promised:    map[string]float64{},
 	}
-	for _, dimension := range scheduler.Dimensions() {
-		p.lacking[strings.ToUpper(string(dimension))] = d.Lacking[dimension]
-	}
 	for dimension, share := range s.Node.Promised() {
-		p.promised[strings.ToUpper(string(dimension))] = share
+		p.lacking[string(dimension)] = d.Lacking[dimension]
+		p.promised[string(dimension)] = share
 	}
 	return p
 }

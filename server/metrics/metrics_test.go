@@ -18,8 +18,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/local"
+	"github.com/rockpool/rockpool/local/runner"
 	"github.com/rockpool/rockpool/local/scheduler"
-	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/runtime/engine"
@@ -50,13 +50,13 @@ func run(t testing.TB) (*engine.Engine, Sources) {
 	})
 	<-e.Restored()
 	machine := runtime.Resources{CPUMHz: 1000, MemoryMiB: 1000, Processes: 1000, WorkspaceMiB: 1000}
-	placing, err := scheduler.New(scheduler.Config{Machine: machine})
+	placing, err := scheduler.New(scheduler.Config{Logger: zap.NewNop(), Machine: machine})
 	if err != nil {
 		t.Fatal(err)
 	}
-	counts := taskrunner.NewCounts()
+	counts := runner.NewCounts()
 	return e, Sources{Version: "1.2.3", Engine: e.Stats, Logger: zap.NewNop(), Local: func() local.Stats {
-		return local.Stats{Scheduler: placing.Stats(), Node: placing.Snapshot().Node(), Tasks: counts.Read()}
+		return local.Stats{Scheduler: placing.Stats(), Node: placing.Node(), Tasks: counts.Read()}
 	}}
 }
 

@@ -3,6 +3,7 @@ package metrics
 import (
 	"github.com/rockpool/rockpool/local"
 	"github.com/rockpool/rockpool/local/scheduler"
+	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
@@ -22,25 +23,19 @@ func schedulerFamilies() []family[local.Stats] {
 		count("blocked_total", "Evaluations that began to wait for capacity.", func(s scheduler.Stats) int64 { return s.Blocked }),
 		count("unblocked_total", "Evaluations that were woken because capacity became free.", func(s scheduler.Stats) int64 { return s.Unblocked }),
 		count("reblocked_total", "Evaluations that were woken, and had to wait again.", func(s scheduler.Stats) int64 { return s.Reblocked }),
-		counters("scheduler_plans_total", "Plans, by result: APPLIED, PARTIAL (stops were applied, the placement wasn't), REFUSED (another plan came first).", []string{"result"}, func(s local.Stats, emit emitter[float64]) {
+		counters("scheduler_plans_total", "Plans, by result: APPLIED, REFUSED (another plan came first).", []string{"result"}, func(s local.Stats, emit emitter[float64]) {
 			emit(float64(s.Scheduler.PlansApplied), "APPLIED")
-			emit(float64(s.Scheduler.PlansPartial), "PARTIAL")
 			emit(float64(s.Scheduler.PlansRefused), "REFUSED")
 		}),
-		count("refreshes_total", "Fresh snapshots that workers continued with after a plan was PARTIAL or REFUSED.", scheduler.Stats.Refreshes),
-		count("resubmitted_total", "Plans that had to wait because none were accepted, for example while runners are restored.", func(s scheduler.Stats) int64 { return s.Resubmitted }),
+		count("refreshes_total", "Plans that workers made again after one was REFUSED.", func(s scheduler.Stats) int64 { return s.PlansRefused }),
 		count("stopped_total", "Runners whose allocation was revoked.", func(s scheduler.Stats) int64 { return s.Stopped }),
 		count("collected_total", "Ended evaluations, allocations and jobs that were deleted.", func(s scheduler.Stats) int64 { return s.Collected }),
-		gauges("scheduler_ready_evaluations", "READY evaluations, by type: PLACE, STOP or COLLECT.", []string{"type"}, func(s local.Stats, emit emitter[float64]) {
-			for _, t := range scheduler.Types() {
-				emit(float64(s.Scheduler.Depths.Ready[t]), string(t))
-			}
+		gauges("scheduler_ready_evaluations", "READY evaluations, by type. Only those of type PLACE wait for a worker.", []string{"type"}, func(s local.Stats, emit emitter[float64]) {
+			emit(float64(s.Scheduler.Depths.Ready), string(runtime.EvaluationPlace))
 		}),
-		histograms("scheduler_step_duration_seconds", "Duration of workers' steps, by the evaluation's type and by step: WAIT, SCHEDULE, PLAN, REFRESH, UPDATE, ACK. Only steps that were carried out.", []string{"type", "step"}, func(s local.Stats, emit emitter[timing.Reading]) {
-			for t, steps := range s.Scheduler.Timings {
-				for step, took := range steps {
-					emit(took, string(t), string(step))
-				}
+		histograms("scheduler_step_duration_seconds", "Duration of workers' steps, by the evaluation's type and by step: SCHEDULE, PLAN, ACK. Only steps that were carried out.", []string{"type", "step"}, func(s local.Stats, emit emitter[timing.Reading]) {
+			for step, took := range s.Scheduler.Timings {
+				emit(took, string(runtime.EvaluationPlace), string(step))
 			}
 		}),
 	}

@@ -17,7 +17,6 @@ import (
 
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
-	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/problems"
 )
@@ -27,13 +26,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // An owner is a runner that may be ending.
 type owner struct {
 	leaving bool
-	ends    []taskrunner.End
+	ends    []string
 	ports   []runtime.PortMapping
 }
 
 func (o *owner) PortsMapped(at []runtime.PortMapping) { o.ports = at }
 func (o *owner) Ending() bool                         { return o.leaving }
-func (o *owner) Stop(end taskrunner.End)              { o.ends = append(o.ends, end) }
+func (o *owner) StopOutside(message string)           { o.ends = append(o.ends, message) }
 
 // opened returns an Access whose helper answers with ask.
 func opened(ask func() error) *Access {
@@ -169,7 +168,7 @@ func TestUnmappedPortsAreRetried(t *testing.T) {
 			reported := func() int { return len(a.problems.All()) }
 			r := a.Runner("a", "/rockpool/a", runtime.Network{ExposedPorts: []int{80}}, []runtime.PortMapping{{ExposedPort: 80, Address: taken.Addr().String()}}, o)
 			r.Hold(1, 1, machine)
-			if err := r.Poststart(t.Context(), taskrunner.PoststartRequest{Restored: true}, nil); err == nil || reported() != 1 || o.ports != nil {
+			if err := r.Map(true); err != nil || reported() != 1 || o.ports != nil {
 				t.Fatalf("%v, %d problems, mapped are %v", err, reported(), o.ports)
 			}
 			if a.mapPorts(); reported() != 1 {
@@ -179,7 +178,7 @@ func TestUnmappedPortsAreRetried(t *testing.T) {
 				t.Fatal(err)
 			}
 			if ends {
-				r.close()
+				r.Close()
 			}
 			a.mapPorts()
 			if reported() != 0 {

@@ -10,12 +10,11 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
-	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
-// A Runner is the network of one runner, and a hook of its task. It is safe for concurrent use.
+// A Runner is the network of one runner. Its methods are safe for concurrent use.
 type Runner struct {
 	a       *Access
 	id      runtime.RunnerID
@@ -35,7 +34,7 @@ type Runner struct {
 type Owner interface {
 	PortsMapped(at []runtime.PortMapping) // records the addresses of its exposed ports
 	Ending() bool                         // reports whether it is being removed or has ended
-	Stop(end taskrunner.End)
+	StopOutside(message string)           // ends it with STOPPED_OUTSIDE
 }
 
 // Runner returns the network of a runner. had are the mappings that its ports had before a restart.
@@ -100,27 +99,18 @@ func (r *Runner) verify(ctx context.Context, slot int) error {
 	return r.a.helper.Do(ctx, r.group, helper.Request{Command: helper.Verify, ID: string(r.id), Slot: slot, Network: wish})
 }
 
-// Name implements taskrunner.Hook.
-func (r *Runner) Name() string { return "network" }
-
-// Prestart implements taskrunner.Prestarter: the offer may have changed since the environment was put.
-func (r *Runner) Prestart(context.Context, taskrunner.PrestartRequest, *taskrunner.PrestartResponse) error {
-	if err := r.a.Supported(r.network); err != nil {
-		return &taskrunner.Failure{Message: err.Error(), Unrecoverable: true, Err: err}
-	}
-	return nil
-}
-
-// Poststart implements taskrunner.Poststarter. After a restart of the server it restores earlier mappings.
-func (r *Runner) Poststart(_ context.Context, request taskrunner.PoststartRequest, response *taskrunner.PoststartResponse) error {
+// Map maps the ports of a new sandbox, and serves its DNS queries. An error means that the runner is
+// unusable. After a restart of the server it restores the earlier mappings. If that fails, the
+// runner's connections stay, and mapping is retried.
+func (r *Runner) Map(restored bool) error {
 	if !r.network.Used() {
 		return nil
 	}
 	// An earlier start may have left its ports mapped.
-	r.close()
-	if request.Restored && r.a.resolver == nil { // health reports the cause; its connections stay
+	r.Close()
+	if restored && r.a.resolver == nil { // health reports the cause
 		r.reached(nil)
-		return r.a.err
+		return nil
 	}
 	r.a.mu.Lock()
 	address, to := r.address, wanted(r.network.ExposedPorts, r.ports)
@@ -130,12 +120,11 @@ func (r *Runner) Poststart(_ context.Context, request taskrunner.PoststartReques
 	}
 	mapped, err := r.a.ports.Open(string(r.id), address, to)
 	switch {
-	case err != nil && request.Restored:
+	case err != nil && restored:
 		r.unmap(to, err) // another program may use the earlier port
-		return err
-	case err != nil:
-		response.Unusable = &taskrunner.Failure{Message: "its ports couldn't be mapped: " + err.Error(), Err: err}
 		return nil
+	case err != nil:
+		return &sandbox.Failure{Message: "its ports couldn't be mapped: " + err.Error(), Err: err}
 	}
 	r.reached(mapped)
 	return nil
@@ -169,19 +158,8 @@ func lower(names []string) []string {
 	return all
 }
 
-// Exited implements taskrunner.Exiter: it closes the ports of a runner that has ended.
-func (r *Runner) Exited(context.Context, taskrunner.ExitedRequest, *taskrunner.ExitedResponse) error {
-	r.close()
-	return nil
-}
-
-// Stop implements taskrunner.Stopper.
-func (r *Runner) Stop(context.Context, taskrunner.StopRequest) error {
-	r.close()
-	return nil
-}
-
-func (r *Runner) close() {
+// Close stops serving the runner's sandbox.
+func (r *Runner) Close() {
 	if r.a.resolver == nil {
 		return
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/rockpool/rockpool/local/network"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
-	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/backoff"
 )
@@ -100,8 +99,6 @@ func (t *touched) take() map[string]bool {
 	return tables
 }
 
-var filterChanged = taskrunner.End{Reason: runtime.GoneStoppedOutside, Message: "another program of the machine changed its packet filter"}
-
 // Verify verifies all runners' packet filters, and ends the runners whose filters were changed.
 func (a *Access) Verify(ctx context.Context) { a.verify(ctx, func(*Runner) bool { return true }) }
 
@@ -137,7 +134,7 @@ func (a *Access) verify(ctx context.Context, of func(*Runner) bool) {
 		}
 		a.log.Error("a runner was ended because its packet filter was changed: check which program replaces this machine's packet filters",
 			zap.String("runner", string(r.id)), zap.Error(err))
-		r.owner.Stop(filterChanged)
+		r.owner.StopOutside("another program of the machine changed its packet filter")
 	}
 }
 

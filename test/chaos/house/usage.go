@@ -30,7 +30,6 @@ var counted = []struct{ name, metric string }{
 	{"nacks", "rockpool_scheduler_nacks_total"},
 	{"blocked", "rockpool_scheduler_blocked_total"},
 	{"reblocked", "rockpool_scheduler_reblocked_total"},
-	{"resubmitted", "rockpool_scheduler_resubmitted_total"},
 	{"restarts", "rockpool_task_restarts_total"},
 	{"restores", "rockpool_task_restores_total"},
 }

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"sync"
 
+	"go.uber.org/zap"
+
 	"github.com/rockpool/rockpool/local/scheduler"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -13,19 +15,21 @@ import (
 // without starting them. It returns when the scheduler reported each as running.
 func placeAll(ctx context.Context, runners int) error {
 	const plenty = 1 << 38
-	s, err := scheduler.New(scheduler.Config{Machine: runtime.Resources{CPUMHz: plenty, MemoryMiB: plenty, Processes: plenty, WorkspaceMiB: plenty}})
-	if err == nil {
-		err = s.Restore(nil, nil)
-	}
+	placed := make(chan runtime.RunnerID, runners)
+	s, err := scheduler.New(scheduler.Config{
+		Machine: runtime.Resources{CPUMHz: plenty, MemoryMiB: plenty, Processes: plenty, WorkspaceMiB: plenty},
+		Logger:  zap.NewNop(),
+		Placed:  func(a runtime.Allocation) { placed <- a.RunnerID },
+		Changed: func(runtime.EnvironmentID) {},
+	})
 	if err != nil {
 		return err
 	}
-	s.Restored()
 	ctx, cancel := context.WithCancel(ctx)
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	defer cancel()
-	parts.Go(func() { _ = s.Run(ctx) }) // always nil
+	parts.Go(func() { s.Run(ctx) })
 	const environments = 20
 	for i := range runners {
 		err := s.Register(scheduler.Job{
@@ -36,17 +40,13 @@ func placeAll(ctx context.Context, runners int) error {
 			return err
 		}
 	}
-	for placed, after := 0, uint64(0); placed < runners; {
-		orders, next, err := s.Orders(ctx, after)
-		if err != nil {
-			return err
+	for range runners {
+		select {
+		case id := <-placed:
+			s.Update(id, runtime.AllocationRunning, "")
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
-		for _, a := range orders {
-			if err := s.Update(a.ID, runtime.AllocationRunning, ""); err != nil {
-				return err
-			}
-		}
-		placed, after = placed+len(orders), next
 	}
 	return nil
 }

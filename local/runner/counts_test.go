@@ -1,0 +1,130 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/rockpool/rockpool/local/sandbox"
+	"github.com/rockpool/rockpool/runtime/tasks"
+)
+
+func wantStats(t *testing.T, counts *tasks.Counts, want tasks.Stats) {
+	t.Helper()
+	if diff := cmp.Diff(want, counts.Read(), cmpopts.IgnoreFields(tasks.Stats{}, "Phases")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// counted runs a runner with shared counters, calls do after a while, and ends the server.
+func counted(counts *tasks.Counts, w *world, do func(*Runner)) {
+	w.counts = counts
+	r, leave := led(w, starting)
+	pass(time.Minute)
+	do(r)
+	pass(time.Hour)
+	leave()
+}
+
+func TestCounts(t *testing.T) {
+	broken, busy := errors.New("broken"), errors.New("busy")
+	stop := func(task *Runner) { task.Stop(Exit{}) }
+	leave := func(*Runner) {}
+	for name, test := range map[string]struct {
+		world *world
+		do    func(*Runner)
+		want  tasks.Stats
+	}{
+		"runs, and is left":           {&world{}, leave, tasks.Stats{Starts: 1}},
+		"is stopped":                  {&world{}, stop, tasks.Stats{Starts: 1, Kills: 1}},
+		"is deaf":                     {&world{deaf: true}, stop, tasks.Stats{Starts: 1, Kills: 1, ForcedKills: 1}},
+		"starts at the second time":   {&world{starts: []error{broken}}, leave, tasks.Stats{Starts: 1, StartFailures: 1, Restarts: 1}},
+		"isn't usable at first":       {&world{unusable: []error{broken}}, leave, tasks.Stats{Starts: 1, StartFailures: 1, Restarts: 1}},
+		"can't be saved at first":     {&world{saves: []error{broken}}, leave, tasks.Stats{Starts: 1, StartFailures: 1, Restarts: 1}},
+		"never starts":                {&world{starts: slices.Repeat([]error{broken}, 9)}, leave, tasks.Stats{StartFailures: 3, Restarts: 2}},
+		"never can":                   {&world{starts: []error{&sandbox.Failure{Unrecoverable: true, Err: broken}}}, leave, tasks.Stats{StartFailures: 1}},
+		"ends by itself":              {&world{}, func(task *Runner) { task.steps.(*world).procs[0].end() }, tasks.Stats{Starts: 1, Exits: 1}},
+		"is removed at the third try": {&world{destroys: []error{busy, busy}}, stop, tasks.Stats{Starts: 1, Kills: 1, RemovalFailures: 2}},
+		"is never removed":            {&world{destroys: slices.Repeat([]error{busy}, 9)}, stop, tasks.Stats{Starts: 1, Kills: 1, RemovalFailures: 5, Leaks: 1}},
+		"stops before it started":     {&world{starts: slices.Repeat([]error{broken}, 9)}, stop, tasks.Stats{StartFailures: 3, Restarts: 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				counts := NewCounts()
+				counted(counts, test.world, test.do)
+				wantStats(t, counts, test.want)
+			})
+		})
+	}
+}
+
+// A leak counts once, however often its removal is retried.
+func TestCountsOfALeak(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		counts := NewCounts()
+		w := &world{destroys: slices.Repeat([]error{errors.New("busy")}, 7)}
+		counted(counts, w, func(task *Runner) {
+			for range 3 {
+				task.Stop(Exit{})
+				pass(time.Hour)
+			}
+		})
+		wantStats(t, counts, tasks.Stats{Starts: 1, Kills: 1, RemovalFailures: 7, Leaks: 1})
+	})
+}
+
+func TestCountsOfRestores(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		counts := NewCounts()
+		w := &world{}
+		counted(counts, w, func(*Runner) {})
+		restore := func(s Status) error {
+			r := w.runner(s)
+			defer r.close()
+			return r.Restore(t.Context())
+		}
+		if err := restore(w.last()); err != nil {
+			t.Fatal(err)
+		}
+		w.unusable = []error{errors.New("its agent doesn't answer")}
+		if restore(w.last()) == nil {
+			t.Error("an unusable task is restored")
+		}
+		w.procs[0].end()
+		if restore(w.last()) == nil {
+			t.Error("an ended task is restored")
+		}
+		if restore(starting) == nil { // it never ran, so nothing is lost
+			t.Error("a task that never ran is restored")
+		}
+		wantStats(t, counts, tasks.Stats{Starts: 1, Restores: 1, Lost: 2})
+	})
+}
+
+// The world's driver takes 10 ms for a start, the turn takes 5 ms, and nothing else takes time.
+func TestPhasesOfAStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		counts := NewCounts()
+		w := &world{unusable: []error{errors.New("not yet")}, admit: func(context.Context) (func(), error) {
+			<-time.After(5 * time.Millisecond)
+			return func() {}, nil
+		}}
+		counted(counts, w, func(*Runner) {})
+		phases := counts.Read().Phases
+		took := map[tasks.Phase]time.Duration{tasks.Turn: 10 * time.Millisecond, tasks.Start: 20 * time.Millisecond}
+		for phase, times := range map[tasks.Phase]int64{tasks.Turn: 2, tasks.Prestart: 2, tasks.Start: 2, tasks.Poststart: 1, tasks.Save: 1} {
+			if got := phases[phase]; got.Count() != times || got.Sum != took[phase] {
+				t.Errorf("%s: %d times, %v", phase, got.Count(), got.Sum)
+			}
+		}
+		if len(phases) != 5 {
+			t.Errorf("%d phases", len(phases))
+		}
+	})
+}
