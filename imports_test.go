@@ -43,7 +43,7 @@ var mayImport = map[string][]string{
 	"runtime/audit":       {"runtime", "runtime/backoff", "runtime/linefile", "runtime/share", "runtime/store", "runtime/timing"},
 	"runtime/backoff":     {},
 	"runtime/batch":       {"runtime", "runtime/backoff", "runtime/events", "runtime/latest"},
-	"runtime/clustertest": {"agent", "agent/serve", "runtime", "runtime/past", "test/wait"},
+	"test/clustertest": {"agent", "agent/serve", "runtime", "runtime/past", "test/wait"},
 	"runtime/access":      {"runtime"},
 	"runtime/engine":      {"runtime", "runtime/activity", "runtime/attacks", "runtime/backoff", "runtime/batch", "runtime/events", "runtime/files", "runtime/lines", "runtime/logdir", "runtime/once", "runtime/output", "runtime/pool", "runtime/quota", "runtime/runnerfeed", "runtime/session", "runtime/share", "runtime/store", "runtime/ticket", "runtime/timing", "runtime/usage"},
 	"runtime/events":      {"runtime", "runtime/output", "runtime/session"},

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/runtime/hints"
+	"github.com/rockpool/rockpool/test/clustertest"
 	"github.com/rockpool/rockpool/test/wait"
 )
 

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/test/clustertest"
 )
 
 // TestDraining checks that a draining pool hands out no runner, even an idle one, and reports the

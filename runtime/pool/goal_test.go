@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/test/clustertest"
 )
 
 // imageBed is a pool of an environment with images, whose status the test sets.

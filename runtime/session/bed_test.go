@@ -13,8 +13,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/runtime/output"
+	"github.com/rockpool/rockpool/test/clustertest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
