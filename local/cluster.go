@@ -30,11 +30,9 @@ import (
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/local/tiers"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/hints"
+	"github.com/rockpool/rockpool/runtime/health"
 	"github.com/rockpool/rockpool/runtime/language"
-	"github.com/rockpool/rockpool/runtime/past"
-	"github.com/rockpool/rockpool/runtime/problems"
-	"github.com/rockpool/rockpool/runtime/tasks"
+	"github.com/rockpool/rockpool/runtime/syncs"
 )
 
 // Config configures a Cluster: its directory, its store, and what its runners may use.
@@ -80,18 +78,18 @@ type Cluster struct {
 	host         *host.Host
 	placer       *placing.Placer
 	network      *access.Access
-	changes      hints.Watchers
+	changes      syncs.Watchers[runtime.EnvironmentID]
 	images       *image.Cache
 	environments *environments
-	counts       *tasks.Counts
+	counts       *health.TaskCounts
 	tiers        []string // descriptions, as of the server's start
-	problems     *problems.List
+	problems     *health.Problems
 	cached       chan struct{} // capacity 1: an environment has changed, so that a language may need a cache
 
 	mu       sync.Mutex // guards the fields below; never held across I/O
 	entries  map[runtime.RunnerID]*entry
 	leaks    map[runtime.RunnerID]bool // runners of which something couldn't be removed; some are no longer in entries
-	past     past.Runners
+	past     health.RemovedRunners
 	stopping bool
 	restored bool // entries holds everything that the last server left
 }
@@ -134,7 +132,7 @@ func New(ctx context.Context, config Config) (*Cluster, error) {
 	if config.Network != nil {
 		config.Offer = &config.Network.Offer
 	}
-	known := problems.New(config.Logger)
+	known := health.NewProblems(config.Logger)
 	c := &Cluster{
 		config:       config,
 		environments: newEnvironments(config.Store, known),

@@ -10,7 +10,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/tiers"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/problems"
+	"github.com/rockpool/rockpool/runtime/health"
 	"github.com/rockpool/rockpool/runtime/turns"
 )
 
@@ -18,7 +18,7 @@ import (
 // use.
 type environments struct {
 	store    Store
-	problems *problems.List
+	problems *health.Problems
 	turn     turns.Slots // capacity 1: held while an environment is written to the store, then to memory
 
 	mu         sync.Mutex // guards the fields below
@@ -27,7 +27,7 @@ type environments struct {
 }
 
 // newEnvironments returns an empty cache; restore fills it.
-func newEnvironments(store Store, problems *problems.List) *environments {
+func newEnvironments(store Store, problems *health.Problems) *environments {
 	return &environments{
 		store: store, problems: problems, turn: make(turns.Slots, 1),
 		known: map[runtime.EnvironmentID]runtime.Environment{}, unreadable: map[runtime.EnvironmentID]bool{},

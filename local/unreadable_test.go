@@ -25,7 +25,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/problems"
+	"github.com/rockpool/rockpool/runtime/health"
 	"github.com/rockpool/rockpool/runtime/turns"
 	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/sandboxtest"
@@ -41,7 +41,7 @@ func TestUnreadableCountersAreReported(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.Chmod(filepath.Dir(broken), 0o755) })
 	sound := t.TempDir()
-	c := &Cluster{config: Config{Config: host.Config{Logger: zap.NewNop()}}, problems: problems.New(zap.NewNop()), entries: map[runtime.RunnerID]*entry{}}
+	c := &Cluster{config: Config{Config: host.Config{Logger: zap.NewNop()}}, problems: health.NewProblems(zap.NewNop()), entries: map[runtime.RunnerID]*entry{}}
 	for id, dir := range map[runtime.RunnerID]string{"a": broken, "b": sound} {
 		group := cgroup.Group{Dir: dir, V2: true}
 		c.entries[id] = &entry{

@@ -19,8 +19,8 @@ import (
 	"github.com/rockpool/rockpool/nomad/lock"
 	"github.com/rockpool/rockpool/nomad/record"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/hints"
-	"github.com/rockpool/rockpool/runtime/problems"
+	"github.com/rockpool/rockpool/runtime/health"
+	"github.com/rockpool/rockpool/runtime/syncs"
 	"github.com/rockpool/rockpool/runtime/turns"
 )
 
@@ -48,9 +48,9 @@ type Cluster struct {
 	refresher refresher
 	schedule  schedule
 	networks  networks
-	changes   hints.Watchers // notified about runners
-	others    hints.Watchers // notified about environments that other programs changed
-	problems  *problems.List
+	changes   syncs.Watchers[runtime.EnvironmentID] // notified about runners
+	others    syncs.Watchers[runtime.EnvironmentID] // notified about environments that other programs changed
+	problems  *health.Problems
 	counts    counts
 }
 
@@ -69,7 +69,7 @@ func New(_ context.Context, config Config) (*Cluster, error) {
 	}
 	config.Jobs.Pins = config.Resolve != nil
 	names := config.Jobs.Names()
-	known := problems.New(config.Logger, runtime.Problem{
+	known := health.NewProblems(config.Logger, runtime.Problem{
 		Subject: nomadSubject, Message: "this server is starting, and hasn't read Nomad's jobs yet", Since: time.Now(),
 	})
 	c := &Cluster{

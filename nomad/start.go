@@ -8,7 +8,7 @@ import (
 	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/tasks"
+	"github.com/rockpool/rockpool/runtime/health"
 )
 
 // Start implements runtime.Cluster. It returns when the runner's job is registered. It is
@@ -110,7 +110,7 @@ func (c *Cluster) register(ctx context.Context, e *entry, priority runtime.Prior
 	c.runners.mu.Unlock()
 	// A change of the priority isn't part of a start, so it isn't measured.
 	if index == 0 {
-		began = c.counts.tasks.Observe(tasks.Turn, began)
+		began = c.counts.tasks.Observe(health.PhaseTurn, began)
 	}
 	template, err := c.environments.Template(ctx, env)
 	if err != nil {
@@ -145,7 +145,7 @@ func (c *Cluster) register(ctx context.Context, e *entry, priority runtime.Prior
 		return err
 	})
 	if err == nil && index == 0 {
-		c.counts.tasks.Observe(tasks.Register, began)
+		c.counts.tasks.Observe(health.PhaseRegister, began)
 	}
 	return registered, err
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/rockpool/rockpool/nomad/lock"
 	"github.com/rockpool/rockpool/nomad/outcome"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/tasks"
+	"github.com/rockpool/rockpool/runtime/health"
 )
 
 // Stats are the counts of a Cluster since it was created, and its current state.
 type Stats struct {
-	Tasks     tasks.Stats
+	Tasks     health.TaskStats
 	Pending   int                       // evaluations of runners without an allocation that Nomad's scheduler hasn't processed
 	Blocked   int                       // evaluations of runners without an allocation for which no node has the resources
 	Lacking   map[outcome.Dimension]int // blocked evaluations, by the resource that they wait for
@@ -37,7 +37,7 @@ func (c *Cluster) Stats() Stats {
 		Tasks: c.counts.tasks.Read(), Capacity: c.nodes.Capacity(), Problems: len(c.problems.All()),
 		Calls: c.nomad.Stats(), Lock: c.counts.lock.Read(), LockLasts: c.config.LockTTL, Bridges: c.bridges.Stats(),
 	}
-	s.Placed = s.Tasks.Phases[tasks.Place].Count()
+	s.Placed = s.Tasks.Phases[health.PhasePlace].Count()
 	c.runners.mu.Lock()
 	defer c.runners.mu.Unlock()
 	seen := c.runners.seen
@@ -49,13 +49,13 @@ func (c *Cluster) Stats() Stats {
 
 // counts are the counters of a cluster. They are atomic, so they need no lock.
 type counts struct {
-	tasks *tasks.Counts
+	tasks *health.TaskCounts
 	lock  lock.Counts
 }
 
 // newCounts returns counters for the phases of a start on Nomad.
 func newCounts() counts {
-	return counts{tasks: tasks.New(tasks.Turn, tasks.Register, tasks.Place, tasks.Start, tasks.Poststart, tasks.Save)}
+	return counts{tasks: health.NewTaskCounts(health.PhaseTurn, health.PhaseRegister, health.PhasePlace, health.PhaseStart, health.PhasePoststart, health.PhaseSave)}
 }
 
 // seen is what the last lists said of all runners. It is replaced as a whole.
@@ -98,7 +98,7 @@ func (c *counts) placed(e *entry) {
 // allocation before the registration is answered.
 func (c *counts) place(e *entry) {
 	if !e.start.registered.IsZero() && !e.start.placed.IsZero() {
-		c.tasks.Lasted(tasks.Place, e.start.placed.Sub(e.start.registered))
+		c.tasks.Lasted(health.PhasePlace, e.start.placed.Sub(e.start.registered))
 	}
 }
 
@@ -107,7 +107,7 @@ func (c *counts) answered(e *entry, at time.Time) {
 	if e.start.answered.IsZero() {
 		e.start.answered = at
 		c.tasks.Starts.Add(1)
-		c.tasks.Observe(tasks.Save, at)
+		c.tasks.Observe(health.PhaseSave, at)
 	}
 }
 
@@ -128,8 +128,8 @@ func (c *counts) listed(e *entry) {
 	}
 	if took, known := outcome.Began(e.allocations[0], e.way.Task); known {
 		e.start.measured = true
-		c.tasks.Lasted(tasks.Start, took)
-		c.tasks.Lasted(tasks.Poststart, e.start.answered.Sub(e.start.placed)-took)
+		c.tasks.Lasted(health.PhaseStart, took)
+		c.tasks.Lasted(health.PhasePoststart, e.start.answered.Sub(e.start.placed)-took)
 	}
 }
 

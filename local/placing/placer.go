@@ -12,7 +12,7 @@ import (
 	"github.com/rockpool/rockpool/local/scheduler"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/tasks"
+	"github.com/rockpool/rockpool/runtime/health"
 	"github.com/rockpool/rockpool/runtime/timing"
 	"github.com/rockpool/rockpool/runtime/turns"
 )
@@ -63,7 +63,7 @@ func Open(ctx context.Context, config Config) (*Placer, error) {
 		Gate:      turns.NewGate(config.Parallel),
 		config:    config,
 		log:       config.Logger,
-		waited:    timing.New(tasks.StartBounds()...),
+		waited:    timing.New(health.StartBounds()...),
 		drainTurn: make(turns.Slots, 1),
 		wake:      make(chan struct{}, 1),
 		places:    map[runtime.RunnerID]*Place{},

@@ -1,9 +1,9 @@
 package taskrunner
 
-import "github.com/rockpool/rockpool/runtime/tasks"
+import "github.com/rockpool/rockpool/runtime/health"
 
 // NewCounts returns counters for any number of tasks, with a timing for each phase of a start:
 // Turn, Prestart, Start, Poststart and Save.
-func NewCounts() *tasks.Counts {
-	return tasks.New(tasks.Turn, tasks.Prestart, tasks.Start, tasks.Poststart, tasks.Save)
+func NewCounts() *health.TaskCounts {
+	return health.NewTaskCounts(health.PhaseTurn, health.PhasePrestart, health.PhaseStart, health.PhasePoststart, health.PhaseSave)
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/tasks"
+	"github.com/rockpool/rockpool/runtime/health"
 )
 
 // Config is what a task consists of.
@@ -22,7 +22,7 @@ type Config struct {
 	Policy Policy
 	Kill   Kill
 	Keeper Keeper
-	Counts *tasks.Counts // shared by tasks; nil: the task's own
+	Counts *health.TaskCounts // shared by tasks; nil: the task's own
 
 	// Turn blocks until the task may start, because a start is costly for the machine. The caller
 	// calls release after the start. It returns an error if ctx ends first.
@@ -217,7 +217,7 @@ func (t *Task) attempt(ctx context.Context) *Failure {
 		return &Failure{Message: "it got no turn to start", Err: err}
 	}
 	defer release()
-	counts.Observe(tasks.Turn, began)
+	counts.Observe(health.PhaseTurn, began)
 	if err := t.destroy(ctx); err != nil { // left by the attempt before
 		return &Failure{Message: t.state.Waiting, Err: err}
 	}
@@ -227,20 +227,20 @@ func (t *Task) attempt(ctx context.Context) *Failure {
 		f := failureOf(err)
 		return &f
 	}
-	began = counts.Observe(tasks.Prestart, began)
+	began = counts.Observe(health.PhasePrestart, began)
 	// This comes before Start: a Start that fails may leave parts for Destroy.
 	t.dirty = true
 	if t.handle, err = t.config.Driver.Start(ctx, StartRequest{t.state.Values()}); err != nil {
 		f := failureOf(err)
 		return &f
 	}
-	began = counts.Observe(tasks.Start, began)
+	began = counts.Observe(health.PhaseStart, began)
 	t.record(runtime.TaskStarted, "", nil)
 	if err := t.poststart(ctx, false); err != nil {
 		f := failureOf(err)
 		return &f
 	}
-	began = counts.Observe(tasks.Poststart, began)
+	began = counts.Observe(health.PhasePoststart, began)
 	// A task that was stopped during its start must not become RUNNING.
 	if ctx.Err() != nil {
 		return &Failure{Err: context.Cause(ctx)}
@@ -251,7 +251,7 @@ func (t *Task) attempt(ctx context.Context) *Failure {
 	if err := t.move(Running, nil); err != nil {
 		return &Failure{Message: "its start couldn't be stored", Err: err}
 	}
-	counts.Observe(tasks.Save, began)
+	counts.Observe(health.PhaseSave, began)
 	counts.Starts.Add(1)
 	return nil
 }

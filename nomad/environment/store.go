@@ -16,7 +16,7 @@ import (
 	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/problems"
+	"github.com/rockpool/rockpool/runtime/health"
 	"github.com/rockpool/rockpool/runtime/turns"
 )
 
@@ -24,8 +24,8 @@ import (
 type Store struct {
 	nomad    *connection.Client
 	jobs     job.Config
-	problems *problems.List // reports environments that aren't available
-	writing  turns.Slots    // a single slot: one writer at a time
+	problems *health.Problems // reports environments that aren't available
+	writing  turns.Slots      // a single slot: one writer at a time
 
 	mu        sync.Mutex                         // guards the fields below
 	base      *api.Job                           // from which templates are rendered; nil: not read yet
@@ -35,7 +35,7 @@ type Store struct {
 }
 
 // NewStore returns a store. It doesn't call Nomad.
-func NewStore(nomad *connection.Client, jobs job.Config, problems *problems.List) *Store {
+func NewStore(nomad *connection.Client, jobs job.Config, problems *health.Problems) *Store {
 	return &Store{
 		nomad: nomad, jobs: jobs, problems: problems,
 		writing: make(turns.Slots, 1), templates: map[runtime.EnvironmentID]template{},

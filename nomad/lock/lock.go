@@ -18,7 +18,7 @@ import (
 	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/backoff"
-	"github.com/rockpool/rockpool/runtime/problems"
+	"github.com/rockpool/rockpool/runtime/health"
 )
 
 // standbyPause is the interval in which a standby tries to acquire the lock.
@@ -41,7 +41,7 @@ type Lock struct {
 	// it isn't kept.
 	Dir      string
 	Logger   *zap.Logger
-	Problems *problems.List // reports why the lock isn't held
+	Problems *health.Problems // reports why the lock isn't held
 	// Peer is what other servers read about the owner while this server holds the lock. Seen is
 	// called with the Peer of another owner, and with the zero Peer when this server has acquired
 	// the lock.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/nomad/group"
-	"github.com/rockpool/rockpool/runtime/problems"
+	"github.com/rockpool/rockpool/runtime/health"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -80,7 +80,7 @@ func standby(t *testing.T, v *variable, ends <-chan string) (l Lock, watched cha
 	t.Cleanup(nomad.Close)
 	watched = make(chan Peer, 10)
 	return Lock{
-		Nomad: nomad, Prefix: "rockpool", Path: "rockpool/lock", TTL: wait.Limit, Logger: zap.NewNop(), Problems: problems.New(zap.NewNop()),
+		Nomad: nomad, Prefix: "rockpool", Path: "rockpool/lock", TTL: wait.Limit, Logger: zap.NewNop(), Problems: health.NewProblems(zap.NewNop()),
 		Seen: func(Peer) {},
 		Vigil: func(ctx context.Context, of Peer) (string, error) {
 			watched <- of

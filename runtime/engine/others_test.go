@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/hints"
+	"github.com/rockpool/rockpool/runtime/syncs"
 	"github.com/rockpool/rockpool/test/clustertest"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -13,7 +13,7 @@ import (
 // A sharedCluster is a cluster whose environments others change.
 type sharedCluster struct {
 	*clustertest.Fake
-	hints.Watchers
+	syncs.Watchers[runtime.EnvironmentID]
 }
 
 func (s *sharedCluster) Watch(ctx context.Context, hint func(runtime.EnvironmentID)) error {

@@ -24,7 +24,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/latest"
+	"github.com/rockpool/rockpool/runtime/syncs"
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
@@ -79,8 +79,8 @@ type Pool struct {
 	hints   chan struct{}     // capacity 1; a pending hint absorbs later ones
 	ended   chan struct{}     // closed when Run returns
 
-	status  latest.Value[runtime.PoolStatus]
-	alert   latest.Value[runtime.PoolAlert]
+	status  syncs.Latest[runtime.PoolStatus]
+	alert   syncs.Latest[runtime.PoolAlert]
 	lacking atomic.Pointer[[]runtime.RunnerID]
 	lastUse atomic.Pointer[time.Time]
 	starts  timing.Recent // durations of starts

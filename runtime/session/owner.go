@@ -11,7 +11,6 @@ import (
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/backoff"
-	"github.com/rockpool/rockpool/runtime/diagnosis"
 	"github.com/rockpool/rockpool/runtime/execution"
 )
 
@@ -335,7 +334,7 @@ func (o *owner) limits() execution.Limits {
 func (s *Session) finish(ctx context.Context, pool Pool, x runtime.Execution) {
 	log := s.record.log
 	size := log.Size()
-	x.LogBytes, x.Hint = &size, diagnosis.Hint(x, s.runner.Environment, s.record.tail)
+	x.LogBytes, x.Hint = &size, hintAbout(x, s.runner.Environment, s.record.tail)
 	for pauses := pauses(); ; {
 		var kept int64
 		comparing, compared := lasting(ctx, comparedWithin)

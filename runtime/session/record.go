@@ -13,7 +13,6 @@ import (
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/diagnosis"
 	"github.com/rockpool/rockpool/runtime/execution"
 	"github.com/rockpool/rockpool/runtime/output"
 )
@@ -87,7 +86,7 @@ func (r *record) output(ctx context.Context, stream *agent.Session, event agent.
 	}
 	if runtime.Stream(event.Stream) == runtime.Stderr || x.Terminal != nil {
 		r.tail = append(r.tail, event.Data...)
-		r.tail = append(r.tail[:0], r.tail[max(0, len(r.tail)-diagnosis.Tail):]...)
+		r.tail = append(r.tail[:0], r.tail[max(0, len(r.tail)-hintBytes):]...)
 	}
 	r.add(ctx, stream, output.Record{Stream: runtime.Stream(event.Stream), Offset: event.Offset, Since: event.Time, Data: event.Data})
 }

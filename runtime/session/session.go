@@ -26,9 +26,9 @@ import (
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/latest"
 	"github.com/rockpool/rockpool/runtime/output"
 	"github.com/rockpool/rockpool/runtime/share"
+	"github.com/rockpool/rockpool/runtime/syncs"
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
@@ -89,7 +89,7 @@ type Session struct {
 	kept   *share.Kept
 
 	now     atomic.Pointer[runtime.Execution]
-	stream  latest.Value[*agent.Session] // to write to; nil: none
+	stream  syncs.Latest[*agent.Session] // to write to; nil: none
 	started chan struct{}                // closed when it runs, or has ended without running
 	noted   chan struct{}                // closed when the reason for a kill is stored, or Run has returned
 	done    chan struct{}                // closed when its end is stored

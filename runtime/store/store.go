@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/probe"
+	"github.com/rockpool/rockpool/runtime/syncs"
 	"github.com/rockpool/rockpool/runtime/turns"
 )
 
@@ -39,7 +39,7 @@ type Store struct {
 	mend      sync.Once     // starts mending at the first Lead
 	mended    chan struct{} // closed when searches find all executions
 
-	check      *probe.Probe
+	check      *syncs.Probe
 	unreadable unreadable
 
 	oldestDay string // oldest day that addToDay kept; owned by the writer
@@ -109,7 +109,7 @@ func (r row) Scan(into ...any) error { return r(into...) }
 func (s *Store) start() *Store {
 	s.queue, s.closed = make(chan write), make(chan struct{})
 	s.searching, s.mended = turns.NewGate(searchesAtOnce), make(chan struct{})
-	s.check, s.reads.note = probe.New(s.tryWrite), s.note
+	s.check, s.reads.note = syncs.NewProbe(s.tryWrite), s.note
 	s.group.Go(s.writer)
 	return s
 }

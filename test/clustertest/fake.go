@@ -10,7 +10,7 @@ import (
 
 	"github.com/rockpool/rockpool/agent/serve"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/past"
+	"github.com/rockpool/rockpool/runtime/health"
 )
 
 // A Fake is a Cluster in memory, for tests of everything above a cluster. Its runners are
@@ -27,7 +27,7 @@ type Fake struct {
 	runners      map[runtime.RunnerID]*fakeRunner
 	watchers     map[int]func(runtime.EnvironmentID)
 	watched      int
-	past         past.Runners
+	past         health.RemovedRunners
 	starts       int
 }
 
@@ -260,7 +260,7 @@ func (f *Fake) Remove(_ context.Context, id runtime.RunnerID) error {
 	delete(f.runners, id)
 	if r != nil {
 		r.happened(runtime.TaskEnded, "")
-		f.past.Add(id, past.Runner{Environment: r.Environment.ID, Events: r.events})
+		f.past.Add(id, health.RemovedRunner{Environment: r.Environment.ID, Events: r.events})
 	}
 	f.mu.Unlock()
 	if r == nil {

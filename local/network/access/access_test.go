@@ -20,7 +20,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/problems"
+	"github.com/rockpool/rockpool/runtime/health"
 )
 
 // An owner is a runner that may be ending.
@@ -37,7 +37,7 @@ func (o *owner) Stop(end taskrunner.End)              { o.ends = append(o.ends, 
 // opened returns an Access whose helper answers with ask.
 func opened(ask func() error) *Access {
 	return &Access{
-		config: &Config{}, log: zap.NewNop(), problems: problems.New(zap.NewNop()), runners: map[runtime.RunnerID]*Runner{},
+		config: &Config{}, log: zap.NewNop(), problems: health.NewProblems(zap.NewNop()), runners: map[runtime.RunnerID]*Runner{},
 		helper: Helper{Do: func(context.Context, string, helper.Request) error { return ask() }},
 		ports:  &ports.Mapper{}, resolver: &resolver.Resolver{},
 	}
