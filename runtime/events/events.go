@@ -1,5 +1,5 @@
 // Package events reads the events of one execution: its start, its output, and its end. Readers get
-// each event once, in order, and can resume after any cursor.
+// each event once, in order, and can resume after any cursor. A [RunnerFeed] reports the changes of runners.
 package events
 
 import (

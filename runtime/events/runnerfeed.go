@@ -1,5 +1,3 @@
-// Package runnerfeed reports the changes of runners to watchers. Each watcher gets the changes of a
-// runner in order; a slow one gets only the latest of each.
 package events
 
 import (
@@ -17,7 +15,8 @@ type RunnerEvent struct {
 	At     time.Time
 }
 
-// A RunnerFeed reports the changes of runners to watchers. Its methods are safe for concurrent use.
+// A RunnerFeed reports the changes of runners to watchers. Each watcher gets the changes of a runner in order; a
+// slow one gets only the latest of each. Its methods are safe for concurrent use.
 type RunnerFeed struct {
 	mu       sync.Mutex // guards watchers; also held during a snapshot, so that no change is missed
 	watchers map[*RunnerWatcher]bool
