@@ -32,7 +32,7 @@ type bed struct {
 	t      testing.TB
 	url    string
 	engine *engine.Engine
-	book   *identity.Book
+	book   *identity.Registry
 }
 
 func newBed(t testing.TB) bed {
@@ -58,7 +58,7 @@ type bedOptions struct {
 }
 
 // book returns a book with the token, over a store; nil: without storage.
-func (o bedOptions) book(t testing.TB, db *store.Store) *identity.Book {
+func (o bedOptions) book(t testing.TB, db *store.Store) *identity.Registry {
 	t.Helper()
 	config := identity.Config{FirstToken: o.Token, Open: o.Token == "", Key: make([]byte, 32), Logger: zap.NewNop(), Free: o.free}
 	if o.quotas != nil {

@@ -42,13 +42,13 @@ import (
 // Options are what a handler needs in addition to the engine.
 type Options struct {
 	Version         string
-	AllowedHosts    []string       // accepted names in the Host header, without port
-	AllowedOrigins  []string       // accepted origins in addition to the server's own, for example "https://admin.example.org"
-	NoIntrospection bool           // hides the schema, and suggests no names
-	SigningKey      []byte         // of download.KeySize bytes, so that signed addresses survive a restart
-	Book            *identity.Book // authenticates the callers
-	Audit           *audit.Log     // records changes; nil: nothing is recorded
-	SignIn          http.Handler   // serves /auth/ without authentication; nil: nothing is there
+	AllowedHosts    []string           // accepted names in the Host header, without port
+	AllowedOrigins  []string           // accepted origins in addition to the server's own, for example "https://admin.example.org"
+	NoIntrospection bool               // hides the schema, and suggests no names
+	SigningKey      []byte             // of download.KeySize bytes, so that signed addresses survive a restart
+	Book            *identity.Registry // authenticates the callers
+	Audit           *audit.Log         // records changes; nil: nothing is recorded
+	SignIn          http.Handler       // serves /auth/ without authentication; nil: nothing is there
 	// Session returns the session in a request's cookie, if no page of another origin sent it;
 	// nil: there are no sessions.
 	Session     func(r *http.Request) (secret string, ok bool)
@@ -79,7 +79,7 @@ func RefuseFraming(next http.Handler) http.Handler {
 }
 
 // RefuseProxied refuses requests that a proxy passed on, while book requires no token. It logs the first.
-func RefuseProxied(book *identity.Book, logger *zap.Logger, next http.Handler) http.Handler {
+func RefuseProxied(book *identity.Registry, logger *zap.Logger, next http.Handler) http.Handler {
 	var first sync.Once
 	return gate.RefuseProxied(book.Open, func(sign string) {
 		first.Do(func() {

@@ -84,8 +84,8 @@ const (
 	BatchFailed      BatchOutcome = "FAILED"       // a case could not be started
 )
 
-// A BatchPlace is where an execution stands in its batch.
-type BatchPlace struct {
+// A BatchPosition is where an execution stands in its batch.
+type BatchPosition struct {
 	ID   BatchID `json:"id"`
 	Case int     `json:"case"` // BuildCase: the build
 }

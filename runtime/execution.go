@@ -24,7 +24,7 @@ type Execution struct {
 	Key           string         `json:"key,omitempty"`
 	Input         string         `json:"input,omitempty"`      // digest of the request made with Key
 	Release       bool           `json:"release,omitempty"`    // remove its runner when it ends
-	Batch         *BatchPlace    `json:"batch,omitempty"`      // nil: not part of a batch
+	Batch         *BatchPosition `json:"batch,omitempty"`      // nil: not part of a batch
 	Comparison    *Comparison    `json:"comparison,omitempty"` // nil: its output isn't compared
 	Lease         time.Duration  `json:"lease,omitempty"`      // cancelled if its client doesn't renew it for this long; 0: runs without its client
 	State         ExecutionState `json:"state"`

@@ -96,7 +96,7 @@ type Server struct {
 // callers has the server's data about its callers. Open sets it.
 type callers struct {
 	key    []byte // signs download URLs and grants
-	book   *identity.Book
+	book   *identity.Registry
 	quotas *quota.Ledger
 	audit  *audit.Log
 }

@@ -39,7 +39,7 @@ type bed struct {
 	direct http.Handler // what the server at url serves with
 	door   *Door
 	engine *engine.Engine
-	book   *identity.Book
+	book   *identity.Registry
 	audit  *audit.Log
 	counts *doors.Counts
 	peers  *peers.Peers

@@ -50,7 +50,7 @@ type bed struct {
 	url     string
 	token   string
 	tokenID string // of one that as made
-	book    *identity.Book
+	book    *identity.Registry
 	engine  *engine.Engine
 	fake    *clustertest.Fake
 	stop    func() // as a server does

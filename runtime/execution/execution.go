@@ -47,8 +47,8 @@ func Finished(x runtime.Execution, end runtime.End, usage runtime.Usage, at time
 // Facts are the evidence at the end of an execution. The zero value has none.
 type Facts struct {
 	Exit       *Exit              // reported by the agent; nil: no report
-	Killed     runtime.Outcome    // with Exit.Killed or Burnt: why the server killed it
-	Burnt      bool               // the server removed the runner, because its agent didn't kill the execution
+	Killed     runtime.Outcome    // with Exit.Killed or TimedOut: why the server killed it
+	TimedOut   bool               // the server removed the runner, because its agent didn't kill the execution
 	Refused    string             // why the agent refused to start it; "": it started
 	ShellCode  int                // with Refused: the exit code of a shell that can't start the command; 0: none
 	Gone       runtime.GoneReason // why the runner ended; "": it exists
@@ -109,7 +109,7 @@ func decide(f Facts) runtime.End {
 	switch {
 	case f.Refused != "":
 		return runtime.End{Outcome: runtime.OutcomeFailed, ExitCode: f.ShellCode, Message: f.Refused}
-	case f.Exit == nil && f.Burnt && f.Killed != "":
+	case f.Exit == nil && f.TimedOut && f.Killed != "":
 		return limitEnd(f.Killed, f.Limits)
 	case f.Exit == nil && f.Gone != "":
 		return runtime.End{Outcome: runtime.OutcomeRunnerGone, GoneReason: f.Gone,

@@ -40,13 +40,13 @@ type Runners interface {
 type Access struct {
 	runners  Runners
 	memory   *share.Memory
-	lists    *places
-	searches *places
+	lists    *callLimiter
+	searches *callLimiter
 }
 
 // New returns access to the files of runners. memory is for lists; nil: without a limit.
 func New(runners Runners, memory *share.Memory) *Access {
-	return &Access{runners: runners, memory: memory, lists: newPlaces("lists", maxLists), searches: newPlaces("searches", maxSearches)}
+	return &Access{runners: runners, memory: memory, lists: newCallLimiter("lists", maxLists), searches: newCallLimiter("searches", maxSearches)}
 }
 
 // Updated is the result of UpdateFiles.
@@ -233,8 +233,8 @@ func (a *Access) use(ctx context.Context, id runtime.RunnerID, f func(net.Conn) 
 	return a.translate(id, f(conn))
 }
 
-// useWithin is use in one of the places.
-func (a *Access) useWithin(ctx context.Context, id runtime.RunnerID, of *places, f func(context.Context, net.Conn) error) error {
+// useWithin is use in a slot of a limiter.
+func (a *Access) useWithin(ctx context.Context, id runtime.RunnerID, of *callLimiter, f func(context.Context, net.Conn) error) error {
 	r, _ := a.runners.Runner(id)
 	return of.within(ctx, id, r.Tenant(), func(ctx context.Context) error {
 		return a.use(ctx, id, func(conn net.Conn) error { return f(ctx, conn) })

@@ -66,7 +66,7 @@ func lastState(data []byte) []byte {
 const atNext = -1
 
 // selects reports whether to examine a line that began.
-func (c *collector) selects(at place, stream runtime.Stream) bool {
+func (c *collector) selects(at position, stream runtime.Stream) bool {
 	number := at.begun[0]
 	if number < c.From || at.begun[c.Stream] <= c.Skip && c.Skip > 0 {
 		return false
@@ -93,7 +93,7 @@ func (c *collector) selects(at place, stream runtime.Stream) bool {
 }
 
 // begin implements sink. It decides whether the page needs the line.
-func (c *collector) begin(at place, stream runtime.Stream, since time.Duration) {
+func (c *collector) begin(at position, stream runtime.Stream, since time.Duration) {
 	c.open[stream] = c.selects(at, stream)
 	c.lines[stream] = Line{Number: at.begun[0], Stream: stream, Since: since}
 	c.data[stream], c.cut[stream] = c.data[stream][:0], false
@@ -139,7 +139,7 @@ func (c *collector) end(stream runtime.Stream, newline bool) {
 }
 
 // lose implements sink. Searches don't find lost bytes.
-func (c *collector) lose(at place, offset, lost int64, since time.Duration) {
+func (c *collector) lose(at position, offset, lost int64, since time.Duration) {
 	if c.match == nil && c.selects(at, 0) {
 		c.insert(Line{Number: at.begun[0], Since: since, Lost: lost, Offset: offset})
 	}

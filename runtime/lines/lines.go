@@ -184,7 +184,7 @@ func (b *Book) forget(id runtime.ExecutionID) {
 }
 
 // page finds where to begin, and reads the page from there up to the tail. all says that the log ends there.
-func (e *entry) page(ctx context.Context, source Source, q Query, tail place, all bool) (Page, error) {
+func (e *entry) page(ctx context.Context, source Source, q Query, tail position, all bool) (Page, error) {
 	at := e.find(source, &q, tail, all)
 	c := &collector{Query: q, match: newMatcher(q.Containing, q.MatchCase), before: -1}
 	if err := c.read(ctx, &at, tail, source, e.inside); err != nil {
@@ -196,7 +196,7 @@ func (e *entry) page(ctx context.Context, source Source, q Query, tail place, al
 }
 
 // find returns the place where to begin reading. For Last it sets q's first line.
-func (e *entry) find(source Source, q *Query, tail place, all bool) place {
+func (e *entry) find(source Source, q *Query, tail position, all bool) position {
 	if q.Last {
 		end := tail
 		if source.Ended && all {
@@ -214,7 +214,7 @@ func (e *entry) find(source Source, q *Query, tail place, all bool) place {
 // read reads from a place until the page is full or the tail is reached. It skips what an overwritten
 // line has before the place that inside returns. It returns ErrPosition if the log isn't the one that was
 // counted.
-func (c *collector) read(ctx context.Context, at *place, tail place, source Source, inside func(place) place) error {
+func (c *collector) read(ctx context.Context, at *position, tail position, source Source, inside func(position) position) error {
 	r, err := source.Open(at.position)
 	if err != nil {
 		return err
@@ -252,7 +252,7 @@ func (c *collector) read(ctx context.Context, at *place, tail place, source Sour
 }
 
 // page returns the collected page. at is the end of reading.
-func (c *collector) page(at, tail place, all bool, source Source) Page {
+func (c *collector) page(at, tail position, all bool, source Source) Page {
 	p := Page{Counted: all, Position: tail.position, Offset: tail.offset}
 	ended := source.Ended && all
 	open := c.rest(ended)

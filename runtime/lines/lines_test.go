@@ -489,13 +489,13 @@ func TestTenantsTakeTurns(t *testing.T) {
 
 func TestIndexesAreBounded(t *testing.T) {
 	x := newIndex()
-	for range 10 * maxPlaces {
+	for range 10 * maxPositions {
 		x.tail.position += firstSpacing
 		x.tail.begun[0]++
 		x.keep()
 	}
-	if len(x.places) > maxPlaces || x.spacing < 8*firstSpacing {
-		t.Error(len(x.places), x.spacing)
+	if len(x.positions) > maxPositions || x.spacing < 8*firstSpacing {
+		t.Error(len(x.positions), x.spacing)
 	}
 	if at := x.before(0, 5000); at.begun[0] > 5000 || at.begun[0] < 4900 {
 		t.Error(at)

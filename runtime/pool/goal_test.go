@@ -23,7 +23,7 @@ type imageBed struct {
 
 	mu     sync.Mutex // guards all below
 	images map[string]runtime.ImageStatus
-	asked  func(digest string) // called by the owner; nil: not
+	asked  func(digest string) // called by the loop; nil: not
 }
 
 func newImageBed(t *testing.T, env runtime.Environment) *imageBed {
@@ -136,7 +136,7 @@ func TestPreviousRevisionIsServed(t *testing.T) {
 		b.mu.Lock()
 		b.images["two"] = runtime.ImageStatus{Digest: "two", State: runtime.ImagePulling}
 		b.asked = func(string) {
-			if asks++; asks == 2 { // the owner continues slowly
+			if asks++; asks == 2 { // the loop continues slowly
 				<-goOn
 			}
 		}

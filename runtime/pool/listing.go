@@ -50,7 +50,7 @@ func (l *listing) end(now time.Time, err error) {
 	}
 }
 
-// changes counts the owner's changes of runners. A list that began before a change is stale about
+// changes counts the loop's changes of runners. A list that began before a change is stale about
 // that runner and isn't used for it.
 type changes struct {
 	last    int
@@ -73,7 +73,7 @@ func (c *changes) forget(begun int) {
 }
 
 // list reads the cluster's runners in a worker and reconciles them.
-func (o *owner) list() {
+func (o *loop) list() {
 	if !o.listing.begin(time.Now()) {
 		return
 	}
@@ -81,7 +81,7 @@ func (o *owner) list() {
 	env := o.goal.env.ID
 	o.spawn(func(ctx context.Context) {
 		runners, err := o.pool.options.Cluster.Runners(ctx, env)
-		_ = o.pool.send(ctx, func(o *owner) {
+		_ = o.pool.send(ctx, func(o *loop) {
 			o.listing.end(time.Now(), err)
 			switch {
 			case err == nil:

@@ -63,7 +63,7 @@ func (q *queue) next() *waiter {
 // tenant and of its caller.
 func (q *queue) serve(w *waiter) {
 	// If dry has grown, the idle runners ran out while w was in the queue.
-	w.waited = q.dry > w.dry
+	w.queued = q.dry > w.dry
 	w.flow.Queue.EndTurn(w.lane)
 	q.tenants.EndTurn(w.flow)
 	q.remove(w)
@@ -122,7 +122,7 @@ func (q *queue) remove(w *waiter) {
 			q.tenants.Remove(w.flow)
 		}
 	}
-	heap.Remove(&q.deadlines, w.place)
+	heap.Remove(&q.deadlines, w.deadlineIndex)
 	w.flow, w.lane, w.before, w.after = nil, nil, nil, nil
 	w.endWait()
 }
@@ -172,12 +172,12 @@ func (d deadlines) Len() int           { return len(d) }
 func (d deadlines) Less(i, j int) bool { return d[i].deadline.Before(d[j].deadline) }
 func (d deadlines) Swap(i, j int) {
 	d[i], d[j] = d[j], d[i]
-	d[i].place, d[j].place = i, j
+	d[i].deadlineIndex, d[j].deadlineIndex = i, j
 }
 
 // Push implements heap.Interface.
 func (d *deadlines) Push(w any) {
-	w.(*waiter).place = len(*d)
+	w.(*waiter).deadlineIndex = len(*d)
 	*d = append(*d, w.(*waiter))
 }
 

@@ -21,7 +21,7 @@ type yielding struct {
 // Yield removes the youngest idle runner, so that the cluster has room for a waiting claim of another
 // environment, and reports whether it did. A pool with waiting claims keeps its runners.
 func (p *Pool) Yield(ctx context.Context) (bool, error) {
-	return call(ctx, p, func(o *owner, reply func(bool, error)) {
+	return call(ctx, p, func(o *loop, reply func(bool, error)) {
 		var youngest *entry
 		for _, e := range o.runners {
 			if e.State == runtime.RunnerIdle && (youngest == nil || e.ID > youngest.ID) {
@@ -55,7 +55,7 @@ func (p *Pool) LastUse() time.Time {
 }
 
 // spec returns the goal for Plan, without the runners that were given up lately, and when that ends.
-func (o *owner) spec(now time.Time) (Spec, time.Time) {
+func (o *loop) spec(now time.Time) (Spec, time.Time) {
 	spec := o.goal.spec()
 	if !now.Before(o.yielded.until) {
 		o.yielded = yielding{}

@@ -15,7 +15,7 @@ import (
 // openWithin bounds how long an agent may take to answer a new stream.
 const openWithin = 10 * time.Second
 
-// An attempt is one stream to the agent. One worker runs it; the owner reads its result afterwards.
+// An attempt is one stream to the agent. One worker runs it; the loop reads its result afterwards.
 type attempt struct {
 	*Session
 	began  time.Time    // when the dial began

@@ -132,7 +132,7 @@ func (s *Session) endInput(ctx context.Context, stream *agent.Session) error {
 
 // recallInput asks the agent, after a restart, how much stdin it has received.
 func (s *Session) recallInput(ctx context.Context, stream *agent.Session) error {
-	if s.left == nil || s.input.known {
+	if s.recovered == nil || s.input.known {
 		return nil
 	}
 	sent, err := stream.WriteStdin(ctx, 0, nil)

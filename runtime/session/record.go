@@ -54,7 +54,7 @@ func (r *record) began(started agent.Started) {
 	start, _ := s.begin.Bytes()
 	s.begin.Env, s.begin.Defaults = nil, nil // attempts attach from now on
 	s.kept.Shrink(start)
-	if s.left == nil {
+	if s.recovered == nil {
 		s.host.Began(at.Sub(x.Marks.QueuedAt))
 	}
 	closeOnce(s.started)

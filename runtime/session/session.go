@@ -45,7 +45,7 @@ type Store interface {
 	NoteKilled(ctx context.Context, id runtime.ExecutionID, outcome runtime.Outcome) error
 	NoteInputEnd(ctx context.Context, id runtime.ExecutionID, offset int64) error
 	Neighbours(ctx context.Context, id runtime.RunnerID, since time.Time) (bool, error)
-	ExpectedOutput(ctx context.Context, at runtime.BatchPlace, offset int64, p []byte) (n int, err error)
+	ExpectedOutput(ctx context.Context, at runtime.BatchPosition, offset int64, p []byte) (n int, err error)
 	Leads(ctx context.Context) error // CLUSTER_UNAVAILABLE: another server leads
 }
 
@@ -79,14 +79,14 @@ type Host struct {
 
 // A Session is one unfinished execution. Its methods are safe for concurrent use.
 type Session struct {
-	host   *Host
-	runner runtime.Runner
-	queued time.Time // Marks.QueuedAt, on the clock of this process
-	begin  Begin
-	left   *left // of an earlier server; nil: this server recorded the execution
-	record record
-	input  input
-	kept   *share.Kept
+	host      *Host
+	runner    runtime.Runner
+	queued    time.Time // Marks.QueuedAt, on the clock of this process
+	begin     Begin
+	recovered *recovered // of an earlier server; nil: this server recorded the execution
+	record    record
+	input     input
+	kept      *share.Kept
 
 	now     atomic.Pointer[runtime.Execution]
 	stream  syncs.Latest[*agent.Session] // to write to; nil: none

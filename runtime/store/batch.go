@@ -78,7 +78,7 @@ func (s *Store) BatchStep(ctx context.Context, id runtime.BatchID, number int) (
 
 // ExpectedOutput reads a case's expected output from an offset into p. It returns how many bytes it
 // read: some, or 0 at the end.
-func (s *Store) ExpectedOutput(ctx context.Context, at runtime.BatchPlace, offset int64, p []byte) (n int, err error) {
+func (s *Store) ExpectedOutput(ctx context.Context, at runtime.BatchPosition, offset int64, p []byte) (n int, err error) {
 	var data []byte
 	err = s.reads.QueryRowContext(ctx, "SELECT data FROM expected_output WHERE batch = $1 AND case_no = $2 AND part = $3", at.ID, at.Case, offset/expectedPart).Scan(&data)
 	if errors.Is(err, sql.ErrNoRows) {

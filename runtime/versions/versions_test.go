@@ -24,7 +24,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type bed struct {
-	*Book
+	*Cache
 	engine *engine.Engine
 	ctx    context.Context // of an administrator
 }

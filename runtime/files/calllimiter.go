@@ -15,30 +15,30 @@ const (
 	maxLists    = 12 // concurrent, in total; a list's memory is limited by share.Memory
 	maxSearches = 64
 	maxOfRunner = 2                // concurrent, of one kind in one runner
-	placeWait   = 10 * time.Second // how long a call waits for a place
+	slotWait    = 10 * time.Second // how long a call waits for a slot
 	agentWithin = 30 * time.Second // how long it then has
 )
 
-// places limits concurrent calls of one kind: in one runner, of one tenant, and in total. A tenant
-// gets its share of the total, and always a first place. So slow runners of one tenant never keep
+// callLimiter limits concurrent calls of one kind: in one runner, of one tenant, and in total. A tenant
+// gets its share of the total, and always a first slot. So slow runners of one tenant never keep
 // another tenant from its calls.
-type places struct {
+type callLimiter struct {
 	what string // the kind's plural
 
 	mu      sync.Mutex // guards the fields below
 	tenants share.Bound
 	runners map[runtime.RunnerID]int
-	freed   chan struct{} // closed when a place becomes free
+	freed   chan struct{} // closed when a slot becomes free
 }
 
-func newPlaces(what string, total int64) *places {
-	return &places{what: what, tenants: share.Bound{Limit: total}, runners: map[runtime.RunnerID]int{}, freed: make(chan struct{})}
+func newCallLimiter(what string, total int64) *callLimiter {
+	return &callLimiter{what: what, tenants: share.Bound{Limit: total}, runners: map[runtime.RunnerID]int{}, freed: make(chan struct{})}
 }
 
-// within calls do when there is a place for it, with a context that ends after agentWithin. It
-// returns LIMIT_EXCEEDED if there is none for placeWait.
-func (p *places) within(ctx context.Context, id runtime.RunnerID, tenant runtime.TenantID, do func(ctx context.Context) error) error {
-	late := time.NewTimer(placeWait)
+// within calls do when there is a slot for it, with a context that ends after agentWithin. It
+// returns LIMIT_EXCEEDED if there is none for slotWait.
+func (p *callLimiter) within(ctx context.Context, id runtime.RunnerID, tenant runtime.TenantID, do func(ctx context.Context) error) error {
+	late := time.NewTimer(slotWait)
 	defer late.Stop()
 	for {
 		freed, full := p.take(id, tenant)
@@ -59,9 +59,9 @@ func (p *places) within(ctx context.Context, id runtime.RunnerID, tenant runtime
 	return do(ctx)
 }
 
-// take takes a place, or returns why there is none, and a channel that is closed when one becomes
+// take takes a slot, or returns why there is none, and a channel that is closed when one becomes
 // free.
-func (p *places) take(id runtime.RunnerID, tenant runtime.TenantID) (freed <-chan struct{}, full error) {
+func (p *callLimiter) take(id runtime.RunnerID, tenant runtime.TenantID) (freed <-chan struct{}, full error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if n := p.runners[id]; n >= maxOfRunner {
@@ -74,8 +74,8 @@ func (p *places) take(id runtime.RunnerID, tenant runtime.TenantID) (freed <-cha
 	return nil, nil
 }
 
-// leave returns a place.
-func (p *places) leave(id runtime.RunnerID, tenant runtime.TenantID) {
+// leave returns a slot.
+func (p *callLimiter) leave(id runtime.RunnerID, tenant runtime.TenantID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.tenants.Release(tenant)

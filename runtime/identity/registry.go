@@ -39,7 +39,7 @@ type Quotas interface {
 	Remove(id runtime.TenantID)
 }
 
-// Config are a Book's settings.
+// Config are a Registry's settings.
 type Config struct {
 	Store      Store
 	FirstToken string // token of the first administrator, which can't be revoked; "": none
@@ -53,8 +53,8 @@ type Config struct {
 	Free func(ctx context.Context, id runtime.TenantID) error
 }
 
-// A Book keeps the tokens and tenants of a server. Its methods are safe for concurrent use.
-type Book struct {
+// A Registry keeps the tokens and tenants of a server. Its methods are safe for concurrent use.
+type Registry struct {
 	store  Store
 	open   bool
 	first  *liveToken // of Config.FirstToken; nil: none
@@ -88,9 +88,9 @@ var (
 	errClosed  = runtime.Errorf(runtime.CodeUnauthenticated, "this server requires tokens since its first one was made")
 )
 
-// New returns a book that contains only the first token. Call Load.
-func New(c Config) *Book {
-	b := &Book{store: c.Store, clock: timing.NewClock(), open: c.Open, nobody: newLive(access.Token{}), grants: newGrants(c.Key), quotas: c.Quotas, free: c.Free, logger: c.Logger, tokens: map[string]*liveToken{}, tenants: map[runtime.TenantID]runtime.Tenant{}}
+// New returns a registry that contains only the first token. Call Load.
+func New(c Config) *Registry {
+	b := &Registry{store: c.Store, clock: timing.NewClock(), open: c.Open, nobody: newLive(access.Token{}), grants: newGrants(c.Key), quotas: c.Quotas, free: c.Free, logger: c.Logger, tokens: map[string]*liveToken{}, tenants: map[runtime.TenantID]runtime.Tenant{}}
 	if c.FirstToken != "" {
 		b.first = newLive(access.Token{ID: firstID(c.Key, c.FirstToken), Kind: access.KindToken, Name: "token file", AllTenants: true, Role: access.Admin, Hash: hashOf(c.FirstToken)})
 	}
@@ -117,7 +117,7 @@ func newLive(t access.Token) *liveToken {
 
 // Load reads the stored tokens and tenants. Call it again when another server may have changed
 // them. Tokens that were revoked meanwhile end.
-func (b *Book) Load(ctx context.Context) error {
+func (b *Registry) Load(ctx context.Context) error {
 	b.changing.Lock()
 	defer b.changing.Unlock()
 	tokens, err := b.store.Tokens(ctx)
@@ -162,7 +162,7 @@ const followEvery = 2 * time.Second
 // Follow calls Load repeatedly until leads is closed, because afterwards only this server makes
 // changes. It returns ctx's cause if ctx ends first. While the store is unreadable, everything
 // stays as it was.
-func (b *Book) Follow(ctx context.Context, leads <-chan struct{}) error {
+func (b *Registry) Follow(ctx context.Context, leads <-chan struct{}) error {
 	ticker := time.NewTicker(followEvery)
 	defer ticker.Stop()
 	for failing := false; ; {
@@ -182,7 +182,7 @@ func (b *Book) Follow(ctx context.Context, leads <-chan struct{}) error {
 }
 
 // setQuotas passes a tenant's quotas on. The caller holds mu.
-func (b *Book) setQuotas(t runtime.Tenant) {
+func (b *Registry) setQuotas(t runtime.Tenant) {
 	if b.quotas != nil {
 		b.quotas.SetTenant(t)
 	}
@@ -199,7 +199,7 @@ const (
 
 // Run stores the last uses of tokens regularly, and deletes tokens that ended long ago, until ctx
 // ends. It returns ctx's cause.
-func (b *Book) Run(ctx context.Context) error {
+func (b *Registry) Run(ctx context.Context) error {
 	ticker := time.NewTicker(flushEvery)
 	defer ticker.Stop()
 	for {
@@ -218,7 +218,7 @@ func (b *Book) Run(ctx context.Context) error {
 
 // flush stores the last use of the tokens that were used since the previous flush. Those that could
 // not be stored are tried again at the next one.
-func (b *Book) flush(ctx context.Context) {
+func (b *Registry) flush(ctx context.Context) {
 	used := map[string]time.Time{}
 	b.mu.RLock()
 	for id, t := range b.tokens {
@@ -245,7 +245,7 @@ func (b *Book) flush(ctx context.Context) {
 // forget deletes tokens that ended long ago. A token stays while one that it made exists: see
 // RevokeToken. One token always stays, because a server on loopback without any token requires
 // none.
-func (b *Book) forget(ctx context.Context, now time.Time) {
+func (b *Registry) forget(ctx context.Context, now time.Time) {
 	b.changing.Lock()
 	defer b.changing.Unlock()
 	var old []string
@@ -270,7 +270,7 @@ func (b *Book) forget(ctx context.Context, now time.Time) {
 }
 
 // Open reports whether callers without a token may do everything.
-func (b *Book) Open() bool {
+func (b *Registry) Open() bool {
 	if !b.open || b.first != nil {
 		return false
 	}
@@ -280,7 +280,7 @@ func (b *Book) Open() bool {
 }
 
 // Tokens returns the tokens that a caller manages, with the sessions if requested, oldest first.
-func (b *Book) Tokens(by access.Principal, sessions bool) []access.Token {
+func (b *Registry) Tokens(by access.Principal, sessions bool) []access.Token {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	var all []access.Token
@@ -304,19 +304,19 @@ func manages(by access.Principal, t access.Token) bool {
 }
 
 // manages is like the function manages, for existing tokens. Hold mu.
-func (b *Book) manages(by access.Principal, t access.Token) bool {
+func (b *Registry) manages(by access.Principal, t access.Token) bool {
 	return manages(by, t) && (by.AllTenants || !b.former(t))
 }
 
 // former reports whether an ended token belonged to a deleted tenant whose name a new tenant has
 // now. Hold mu.
-func (b *Book) former(t access.Token) bool {
+func (b *Registry) former(t access.Token) bool {
 	return t.Ended(b.clock.Now()) && !t.AllTenants && t.Tenant != runtime.DefaultTenant && t.CreatedAt.Before(b.tenants[t.Tenant].CreatedAt)
 }
 
 // Tenants returns the tenants that a caller sees, ordered by name. They always include the default
 // tenant.
-func (b *Book) Tenants(by access.Principal) []runtime.Tenant {
+func (b *Registry) Tenants(by access.Principal) []runtime.Tenant {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	all := maps.Clone(b.tenants)
@@ -328,7 +328,7 @@ func (b *Book) Tenants(by access.Principal) []runtime.Tenant {
 }
 
 // Tenant returns a tenant, and whether it exists.
-func (b *Book) Tenant(id runtime.TenantID) (runtime.Tenant, bool) {
+func (b *Registry) Tenant(id runtime.TenantID) (runtime.Tenant, bool) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	t, ok := b.tenants[id]

@@ -13,8 +13,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
-// owner is the state of a pool. Only the goroutine of Run uses it.
-type owner struct {
+// A loop is the state of a pool. Only the goroutine of Run uses it.
+type loop struct {
 	pool  *Pool
 	spawn func(func(context.Context)) // runs a worker that Run waits for
 	goal  goal
@@ -37,12 +37,12 @@ type owner struct {
 
 // Run owns the pool until ctx ends, or until a deleted pool is empty, and then returns ctx's cause or
 // nil. Runners stay, because they belong to the cluster. Waiting claims get CLUSTER_UNAVAILABLE. Run
-// waits for its workers. Call it once.
+// admitted for its workers. Call it once.
 func (p *Pool) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var workers sync.WaitGroup
 	spawn := func(worker func(context.Context)) { workers.Go(func() { worker(ctx) }) }
-	o := &owner{pool: p, spawn: spawn, goal: goal{env: p.Environment()}, runners: map[runtime.RunnerID]*entry{}, changes: changes{removed: map[runtime.RunnerID]int{}}}
+	o := &loop{pool: p, spawn: spawn, goal: goal{env: p.Environment()}, runners: map[runtime.RunnerID]*entry{}, changes: changes{removed: map[runtime.RunnerID]int{}}}
 	defer func() {
 		o.publish(true)
 		o.refuse(errEnded(), nil) // before ended is closed, so that waiting claims get this error
@@ -89,7 +89,7 @@ func (p *Pool) Run(ctx context.Context) error {
 
 // settle serves claims, carries out what Plan decides, and publishes the result. It returns when to
 // call it again.
-func (o *owner) settle(now time.Time) time.Time {
+func (o *loop) settle(now time.Time) time.Time {
 	o.goal.resolve(o.pool.options)
 	// Claims are served before Plan runs, so that Plan sees how many still wait.
 	var wake time.Time
@@ -124,7 +124,7 @@ func (o *owner) settle(now time.Time) time.Time {
 		o.start(now)
 	}
 	// New starts count too, so this comes after them.
-	o.hurry()
+	o.raisePriorities()
 	wake = earlier(wake, actions.WakeAt)
 	wake = earlier(wake, o.watchIdle(now, o.publish(false)))
 	return earlier(wake, o.stuckAt)
@@ -139,7 +139,7 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // start starts a runner in a worker.
-func (o *owner) start(now time.Time) {
+func (o *loop) start(now time.Time) {
 	e := &entry{Runner: runtime.Runner{
 		ID: runtime.NewRunnerID(), Environment: o.goal.making, State: runtime.RunnerStarting, CreatedAt: now,
 	}, wished: now}
@@ -153,10 +153,10 @@ func (o *owner) start(now time.Time) {
 	o.request(e)
 }
 
-// hurry raises the priority of as many starts as there are waiting claims, oldest refills first, since
+// raisePriorities raises the priority of as many starts as there are waiting claims, oldest refills first, since
 // these may be waiting for room. It lowers the priority again of starts whose claims have left;
 // otherwise they would keep others from that room forever.
-func (o *owner) hurry() {
+func (o *loop) raisePriorities() {
 	missing := o.waiting.length()
 	var refills, urgent []*entry
 	for _, e := range o.runners {
@@ -184,7 +184,7 @@ func (o *owner) hurry() {
 }
 
 // request requests a runner from the cluster in a worker, with its present priority.
-func (o *owner) request(e *entry) {
+func (o *loop) request(e *entry) {
 	id, env, priority := e.ID, e.Environment, e.priority
 	o.work(e, func(ctx context.Context) error { return o.pool.options.Cluster.Start(ctx, id, env, priority) }, func(err error) {
 		// A runner that is being removed has its reason already.
@@ -196,7 +196,7 @@ func (o *owner) request(e *entry) {
 }
 
 // fail records a failed start.
-func (o *owner) fail(reason string) {
+func (o *loop) fail(reason string) {
 	before := o.failures.Count
 	o.failures = o.failures.failed(time.Now(), reason)
 	if o.failures.Count > before {
@@ -206,7 +206,7 @@ func (o *owner) fail(reason string) {
 }
 
 // stop removes a runner in a worker, unless it is being removed already.
-func (o *owner) stop(e *entry, reason runtime.GoneReason, message string) {
+func (o *loop) stop(e *entry, reason runtime.GoneReason, message string) {
 	next := e.Runner
 	next.State, next.GoneReason, next.Message = runtime.RunnerStopping, reason, cmp.Or(message, e.Message)
 	if o.advance(e, next) {
@@ -216,7 +216,7 @@ func (o *owner) stop(e *entry, reason runtime.GoneReason, message string) {
 
 // remove removes e, which is STOPPING or GONE, in a worker that retries until it succeeds. Then the
 // pool forgets it.
-func (o *owner) remove(e *entry) {
+func (o *loop) remove(e *entry) {
 	runner := e.Runner
 	o.work(e, func(ctx context.Context) error {
 		return retry(ctx, func() error {
@@ -259,7 +259,7 @@ func retry(ctx context.Context, f func() error, report func(error)) error {
 }
 
 // oldestIdle returns the idle runner for the next claim, or nil, and whether it is the only one.
-func (o *owner) oldestIdle() (oldest *entry, only bool) {
+func (o *loop) oldestIdle() (oldest *entry, only bool) {
 	for _, e := range o.runners {
 		if e.State != runtime.RunnerIdle || !o.goal.current(e.Environment) {
 			continue

@@ -21,8 +21,8 @@ const (
 	lastPause  = 2 * time.Second        // each pause is twice the one before, up to this
 )
 
-// An owner is the state of Run. Only that goroutine uses it.
-type owner struct {
+// A loop is the state of Run. Only that goroutine uses it.
+type loop struct {
 	*Session
 	pool    Pool
 	workers sync.WaitGroup // Run waits for them
@@ -33,7 +33,7 @@ type owner struct {
 	tries    tries
 	killed   kill
 	reach    reach
-	went     departure
+	exit     runnerExit
 	checking bool          // a worker is checking the host's counters
 	counted  time.Duration // CPU time of the runner, as last counted by the host
 	polled   time.Time     // when that was
@@ -64,14 +64,14 @@ func pauses() backoff.Backoff { return backoff.Backoff{First: firstPause, Last: 
 
 // A kill is why an execution is being ended, and how far that is.
 type kill struct {
-	reason runtime.Outcome // "": not being ended
-	by     time.Time       // deadline for it to have ended
-	noted  bool            // the reason is stored, so the agent may be asked to kill
-	burnt  bool            // the deadline passed: the runner is being removed
+	reason   runtime.Outcome // "": not being ended
+	by       time.Time       // deadline for it to have ended
+	noted    bool            // the reason is stored, so the agent may be asked to kill
+	timedOut bool            // the deadline passed: the runner is being removed
 }
 
-// A departure is when and why the runner ended.
-type departure struct {
+// A runnerExit is when and why the runner ended.
+type runnerExit struct {
 	at     time.Time
 	reason runtime.GoneReason // "": it exists
 }
@@ -91,7 +91,7 @@ func (s *Session) Run(ctx context.Context, pool Pool) {
 	defer closeOnce(s.noted)
 	end := &result{}
 	if pool == nil {
-		end.facts.Gone = s.left.gone
+		end.facts.Gone = s.recovered.gone
 	} else if end = s.lead(ctx, pool); end == nil {
 		return
 	}
@@ -116,7 +116,7 @@ func (s *Session) Run(ctx context.Context, pool Pool) {
 
 // lead returns how the execution ended; nil: ctx ended first.
 func (s *Session) lead(ctx context.Context, pool Pool) *result {
-	o := &owner{Session: s, pool: pool, reports: make(chan func()), over: make(chan struct{}), tries: tries{pauses: pauses()}}
+	o := &loop{Session: s, pool: pool, reports: make(chan func()), over: make(chan struct{}), tries: tries{pauses: pauses()}}
 	// Deferred calls run in reverse order: over is closed first, so no worker blocks in report.
 	defer o.workers.Wait()
 	defer close(o.over)
@@ -144,23 +144,23 @@ func (s *Session) lead(ctx context.Context, pool Pool) *result {
 }
 
 // recall applies what an earlier server stored.
-func (o *owner) recall(now time.Time) {
-	if o.left == nil {
+func (o *loop) recall(now time.Time) {
+	if o.recovered == nil {
 		return
 	}
 	o.tries.known = true
-	if o.left.gone != "" {
-		o.gone(o.left.gone, now)
+	if o.recovered.gone != "" {
+		o.gone(o.recovered.gone, now)
 	}
-	if o.left.killed != "" {
+	if o.recovered.killed != "" {
 		// The agent gets the whole time again, because perhaps no server has asked it yet.
-		o.killed = kill{reason: o.left.killed, by: now.Add(AgentLate), noted: true}
+		o.killed = kill{reason: o.recovered.killed, by: now.Add(AgentLate), noted: true}
 		close(o.noted)
 	}
 }
 
-// report makes the owner call f. Workers use it.
-func (o *owner) report(f func()) {
+// report makes the loop call f. Workers use it.
+func (o *loop) report(f func()) {
 	select {
 	case o.reports <- f:
 	case <-o.over:
@@ -168,7 +168,7 @@ func (o *owner) report(f func()) {
 }
 
 // try opens a stream in a worker and copies its events.
-func (o *owner) try(ctx context.Context, now time.Time) {
+func (o *loop) try(ctx context.Context, now time.Time) {
 	a := &attempt{Session: o.Session, began: now, attach: o.tries.known}
 	o.tries.attempt = a
 	o.workers.Go(func() {
@@ -178,14 +178,14 @@ func (o *owner) try(ctx context.Context, now time.Time) {
 }
 
 // join makes stream the one to write to.
-func (o *owner) join(stream *agent.Session) {
+func (o *loop) join(stream *agent.Session) {
 	o.tries.known = true
 	o.stream.Set(stream)
 	o.sendKill()
 }
 
 // attempted handles the result of an attempt.
-func (o *owner) attempted(ctx context.Context, now time.Time) {
+func (o *loop) attempted(ctx context.Context, now time.Time) {
 	a := o.tries.attempt
 	o.reach.observe(a)
 	var refused *agent.Error
@@ -195,8 +195,8 @@ func (o *owner) attempted(ctx context.Context, now time.Time) {
 	switch {
 	case a.exited:
 		a.weigh(&facts)
-	case o.went.reason != "" && a.err != nil:
-		facts.Gone, facts.Burnt = o.went.reason, o.killed.burnt
+	case o.exit.reason != "" && a.err != nil:
+		facts.Gone, facts.TimedOut = o.exit.reason, o.killed.timedOut
 	case isRefusal && a.attach && o.neverBegun(refused):
 		// The recorded execution never reached the agent, so it can be started now.
 		o.tries.known = false
@@ -205,7 +205,7 @@ func (o *owner) attempted(ctx context.Context, now time.Time) {
 	case isRefusal && a.attach && o.isBehind(refused):
 		o.catchUp(ctx)
 		return
-	case isRefusal && (a.attach || o.left != nil && refused.Field == "id"):
+	case isRefusal && (a.attach || o.recovered != nil && refused.Field == "id"):
 		// The agent doesn't know it, or no longer does: LOST.
 	case isRefusal:
 		facts.Refused, facts.ShellCode = refused.Error(), shellCode(refused)
@@ -235,7 +235,7 @@ func shellCode(refused *agent.Error) int {
 
 // conclude ends the execution. If its agent couldn't report its usage, because it was starved or its
 // runner was removed, the host's counters are used. Otherwise a program could avoid being charged.
-func (o *owner) conclude(facts execution.Facts, a *attempt, now time.Time) {
+func (o *loop) conclude(facts execution.Facts, a *attempt, now time.Time) {
 	o.end = &result{facts: facts, exit: a.exit, exited: a.exited}
 	if a.exited || facts.Refused != "" {
 		return
@@ -255,7 +255,7 @@ func (o *owner) conclude(facts execution.Facts, a *attempt, now time.Time) {
 }
 
 // catchUp skips output that the agent no longer has, in a worker, and tries again.
-func (o *owner) catchUp(ctx context.Context) {
+func (o *loop) catchUp(ctx context.Context) {
 	o.workers.Go(func() {
 		caughtUp := o.record.catchUp(ctx)
 		o.report(func() {
@@ -270,7 +270,7 @@ func (o *owner) catchUp(ctx context.Context) {
 }
 
 // kill stores in a worker why the execution is killed, and then asks the agent to kill it.
-func (o *owner) kill(ctx context.Context, outcome runtime.Outcome) {
+func (o *loop) kill(ctx context.Context, outcome runtime.Outcome) {
 	// The first reason counts.
 	if o.killed.reason != "" {
 		return
@@ -297,7 +297,7 @@ func (o *owner) kill(ctx context.Context, outcome runtime.Outcome) {
 
 // sendKill asks the agent in a worker to kill the execution, if there is a stream. If the stream breaks,
 // join asks again on the next one.
-func (o *owner) sendKill() {
+func (o *loop) sendKill() {
 	stream, _ := o.stream.Get()
 	if stream == nil || !o.killed.noted {
 		return
@@ -310,14 +310,14 @@ func (o *owner) sendKill() {
 }
 
 // gone records that the runner is being removed or has ended. The first reason counts.
-func (o *owner) gone(reason runtime.GoneReason, now time.Time) {
-	if o.went.reason == "" {
-		o.went = departure{at: now, reason: reason}
+func (o *loop) gone(reason runtime.GoneReason, now time.Time) {
+	if o.exit.reason == "" {
+		o.exit = runnerExit{at: now, reason: reason}
 	}
 }
 
 // limits returns the limits that applied to the execution.
-func (o *owner) limits() execution.Limits {
+func (o *loop) limits() execution.Limits {
 	x, resources := o.Execution(), o.runner.Environment.Resources
 	lease := time.Duration(0)
 	if o.lapsed.Load() {

@@ -7,7 +7,7 @@ import (
 )
 
 // A Place is a waiting claim's position in its pool's queue.
-type Place struct {
+type QueuePosition struct {
 	Position      int           // 1: the next one; 0: it doesn't wait, or its position is unknown yet
 	EstimatedWait time.Duration // at the pace of recent waiting claims; 0: there were none
 }
@@ -15,7 +15,7 @@ type Place struct {
 // A Waiting tracks one claim in the queue. Its methods are safe for concurrent use.
 type Waiting struct {
 	began    chan struct{} // closed by begin
-	waits    atomic.Bool
+	queued   atomic.Bool
 	position atomic.Int64 // as last computed
 }
 
@@ -26,50 +26,50 @@ func NewWaiting() *Waiting { return &Waiting{began: make(chan struct{})} }
 // that is answered immediately.
 func (w *Waiting) Began() <-chan struct{} { return w.began }
 
-// begin records that the claim waits. The owner calls it at most once.
+// begin records that the claim waits. The loop calls it at most once.
 func (w *Waiting) begin() {
-	w.waits.Store(true)
+	w.queued.Store(true)
 	close(w.began)
 }
 
 // end records that the claim no longer waits, even if it never did.
 func (w *Waiting) end() {
-	w.waits.Store(false)
+	w.queued.Store(false)
 	w.position.Store(0)
 }
 
-// places holds what the owner last computed about all waiting claims.
-type places struct {
+// positions holds what the loop last computed about all waiting claims.
+type positions struct {
 	due  atomic.Pointer[time.Time] // when to compute them again; nil: now
 	turn atomic.Int64              // nanoseconds of one turn; 0: unknown
 }
 
-// valid reports whether the places need not be computed again yet.
-func (p *places) valid(now time.Time) bool {
+// valid reports whether the positions need not be computed again yet.
+func (p *positions) valid(now time.Time) bool {
 	due := p.due.Load()
 	return due != nil && now.Before(*due)
 }
 
-// placeFor is how long computed places stay valid, per waiting claim: 0.2 s for 10,000. Computing one
+// positionsFor is how long computed positions stay valid, per waiting claim: 0.2 s for 10,000. Computing one
 // takes about a hundredth of that (BenchmarkPlaces).
-const placeFor = 20 * time.Microsecond
+const positionsFor = 20 * time.Microsecond
 
-// Place returns a claim's position. All positions are computed together, on demand, and are reused for
+// QueuePosition returns a claim's position. All positions are computed together, on demand, and are reused for
 // a moment, so the result may be slightly old. The position of a claim that arrived since is unknown.
-func (p *Pool) Place(ctx context.Context, w *Waiting) Place {
-	if w.waits.Load() && !p.places.valid(time.Now()) {
-		_, _ = call(ctx, p, func(o *owner, reply func(struct{}, error)) { // on an error, the last positions stay
-			o.place(time.Now())
+func (p *Pool) QueuePosition(ctx context.Context, w *Waiting) QueuePosition {
+	if w.queued.Load() && !p.positions.valid(time.Now()) {
+		_, _ = call(ctx, p, func(o *loop, reply func(struct{}, error)) { // on an error, the last positions stay
+			o.computePositions(time.Now())
 			reply(struct{}{}, nil)
 		})
 	}
 	position := w.position.Load()
-	return Place{Position: int(position), EstimatedWait: time.Duration(position * p.places.turn.Load())}
+	return QueuePosition{Position: int(position), EstimatedWait: time.Duration(position * p.positions.turn.Load())}
 }
 
-// place computes the positions of all claims, unless they are still valid.
-func (o *owner) place(now time.Time) {
-	if o.pool.places.valid(now) {
+// computePositions computes the positions of all claims, unless they are still valid.
+func (o *loop) computePositions(now time.Time) {
+	if o.pool.positions.valid(now) {
 		return
 	}
 	position := int64(0)
@@ -79,8 +79,8 @@ func (o *owner) place(now time.Time) {
 			w.claim.Waiting.position.Store(position)
 		}
 	}
-	o.pool.places.turn.Store(int64(o.pace.turn(now)))
-	o.pool.places.due.Store(new(now.Add(time.Duration(position) * placeFor)))
+	o.pool.positions.turn.Store(int64(o.pace.turn(now)))
+	o.pool.positions.due.Store(new(now.Add(time.Duration(position) * positionsFor)))
 }
 
 // A pace is the mean time between turns while claims wait, in which the latest pacedTurns count most.

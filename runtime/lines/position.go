@@ -21,7 +21,7 @@ import (
 const Interruption = 64 << 10
 
 // A place is a position in a log, between two records, with the counts of the lines before it.
-type place struct {
+type position struct {
 	position int64
 	offset   int64    // output bytes of both streams before it
 	begun    [3]int64 // lines begun before it: in total, on stdout, on stderr; each includes lost bytes
@@ -30,14 +30,14 @@ type place struct {
 
 // A sink receives lines in pieces. At most one line of each stream is open at a time.
 type sink interface {
-	begin(at place, stream runtime.Stream, since time.Duration) // at already counts the line
-	add(stream runtime.Stream, data []byte)                     // without the newline
+	begin(at position, stream runtime.Stream, since time.Duration) // at already counts the line
+	add(stream runtime.Stream, data []byte)                        // without the newline
 	end(stream runtime.Stream, newline bool)
-	lose(at place, offset, lost int64, since time.Duration) // at already counts the loss
+	lose(at position, offset, lost int64, since time.Duration) // at already counts the loss
 }
 
 // advance moves past a record. to may be nil.
-func (p *place) advance(r output.Record, to sink) {
+func (p *position) advance(r output.Record, to sink) {
 	if r.Offset < p.offset {
 		return // impossible in a log
 	}
@@ -57,7 +57,7 @@ func (p *place) advance(r output.Record, to sink) {
 }
 
 // split advances the place over a record, and passes its lines to a sink, if there is one.
-func (p *place) split(r output.Record, to sink) {
+func (p *position) split(r output.Record, to sink) {
 	for data := r.Data; len(data) > 0; {
 		if p.open[r.Stream] == 0 {
 			p.open[r.Stream] = 1
@@ -81,7 +81,7 @@ func (p *place) split(r output.Record, to sink) {
 var newline = []byte("\n")
 
 // end closes a stream's open line. to may be nil.
-func (p *place) end(stream runtime.Stream, newline bool, to sink) {
+func (p *position) end(stream runtime.Stream, newline bool, to sink) {
 	p.open[stream] = 0
 	if to != nil {
 		to.end(stream, newline)
@@ -89,7 +89,7 @@ func (p *place) end(stream runtime.Stream, newline bool, to sink) {
 }
 
 // lose advances past lost bytes.
-func (p *place) lose(lost int64, since time.Duration, to sink) {
+func (p *position) lose(lost int64, since time.Duration, to sink) {
 	if lost <= 0 {
 		return
 	}
