@@ -8,7 +8,7 @@ import (
 // them is an execution. Cases count from 0; the build has the number BuildCase.
 type Batch struct {
 	ID            BatchID       `json:"id"`
-	RunnerID      RunnerID      `json:"runnerId,omitempty"` // shared by all steps; "": each case has its own runner
+	RunnerID      RunnerID      `json:"runnerId,omitempty"` // shared by all steps; "" means each case has its own runner
 	EnvironmentID EnvironmentID `json:"environmentId"`
 	Tenant        TenantID      `json:"tenant,omitempty"`
 	HasBuild      bool          `json:"hasBuild,omitempty"` // its first execution is a build
@@ -107,7 +107,7 @@ const (
 type Case struct {
 	Index     int
 	State     CaseState
-	Execution *Execution // nil: it has none yet, or retention removed it
+	Execution *Execution // nil means it has none yet, or retention removed it
 }
 
 // CaseState returns the state of a case. x is its execution; it is ignored unless known is set.
@@ -145,8 +145,8 @@ type Comparison struct {
 	Mode       CompareMode       `json:"mode"`
 	Tolerance  float64           `json:"tolerance,omitempty"` // of NUMBERS: absolute, or relative to the expected number
 	Bytes      int64             `json:"bytes"`               // size of the expected output
-	Matches    *bool             `json:"matches,omitempty"`   // nil: not compared, because it hasn't exited with status 0
-	Message    *string           `json:"message,omitempty"`   // why it doesn't match; nil: it isn't known that it doesn't
+	Matches    *bool             `json:"matches,omitempty"`   // nil means not compared, because it hasn't exited with status 0
+	Message    *string           `json:"message,omitempty"`   // why it doesn't match; nil means that it isn't known that it doesn't
 	Difference *OutputDifference `json:"difference,omitempty"`
 }
 
@@ -154,6 +154,6 @@ type Comparison struct {
 // are cut, and are words with TOKENS and NUMBERS, otherwise lines.
 type OutputDifference struct {
 	Line     int     `json:"line"`               // of the output, from 1
-	Expected *string `json:"expected,omitempty"` // nil: the expected output ends before
-	Actual   *string `json:"actual,omitempty"`   // nil: the output ends before
+	Expected *string `json:"expected,omitempty"` // nil means the expected output ends before
+	Actual   *string `json:"actual,omitempty"`   // nil means the output ends before
 }

@@ -138,7 +138,7 @@ type Evidence struct {
 	OOMKills         int64 // processes that the kernel killed because the runner's memory was full
 	ProcessLimitHits int64 // forks that were refused because of the limit of processes
 
-	// CPU is the processor time of all its processes, including the agent; 0: the host doesn't count it.
+	// CPU is the processor time of all its processes, including the agent; 0 means the host doesn't count it.
 	CPU time.Duration
 
 	// OwnKernel: the runner has a kernel of its own. Only that kernel counts refused forks,
@@ -154,12 +154,12 @@ type ClusterStatus struct {
 	Kind     string // "local" or "nomad"
 	Capacity Capacity
 	Problems []Problem // in the order in which they were found
-	Remark   string    // a restriction of this cluster that is no fault; "": none
-	Draining *Draining // nil: not draining
-	CoreMHz  int       // clock of one core; 0: unknown, or machines differ
-	// LargestRunner is the most that one runner can be given; nil: unknown.
+	Remark   string    // a restriction of this cluster that is no fault; "" means none
+	Draining *Draining // nil means not draining
+	CoreMHz  int       // clock of one core; 0 means unknown, or machines differ
+	// LargestRunner is the most that one runner can be given; nil means unknown.
 	LargestRunner *Resources
-	// HostInterpreters are those of Interpreters that the image "host" contains; none: unknown.
+	// HostInterpreters are those of Interpreters that the image "host" contains; none means unknown.
 	HostInterpreters []string
 }
 

@@ -21,17 +21,17 @@ type Environment struct {
 	RunnerRevision   int           `json:"runnerRevision"`
 	Image            string        `json:"image"`
 	Pin              ImagePin      `json:"pin,omitzero"` // content of Image when this revision was made
-	PoolSize         int           `json:"poolSize"`     // idle runners to keep; 0: only on demand
+	PoolSize         int           `json:"poolSize"`     // idle runners to keep; 0 means only on demand
 	Resources        Resources     `json:"resources"`
 	Network          Network       `json:"network"`
 	Isolation        Isolation     `json:"isolation"`
-	Runtime          string        `json:"runtime,omitempty"` // named in the server's settings; "": the tier's own
+	Runtime          string        `json:"runtime,omitempty"` // named in the server's settings; "" means the tier's own
 	Variables        []Variable    `json:"variables,omitempty"`
-	Warm             *Warm         `json:"warm,omitempty"`   // nil: each execution starts its own interpreter
-	DefaultTimeLimit time.Duration `json:"defaultTimeLimit"` // of an execution without one; 0: unlimited
+	Warm             *Warm         `json:"warm,omitempty"`   // nil means each execution starts its own interpreter
+	DefaultTimeLimit time.Duration `json:"defaultTimeLimit"` // of an execution without one; 0 means unlimited
 	OutputLimit      int64         `json:"outputLimit"`      // bytes per execution
 	// Previous is the revision that runners are made from until the cluster has the pinned
-	// image; nil: none. It has no Previous itself.
+	// image; nil means none. It has no Previous itself.
 	Previous *Environment `json:"previous,omitempty"`
 }
 
@@ -229,7 +229,7 @@ func printable(s string) bool {
 type ImagePin struct {
 	Digest           string     `json:"digest,omitempty"` // "sha256:…" of the content
 	Variables        []Variable `json:"variables,omitempty"`
-	WorkingDirectory string     `json:"workingDirectory,omitempty"` // "": the workspace
+	WorkingDirectory string     `json:"workingDirectory,omitempty"` // "" means the workspace
 	User             string     `json:"user,omitempty"`             // name of the user that programs run as
 	// Account is the image's own USER, a name or a number. It is set only where files can't be
 	// given to another user.
@@ -253,7 +253,7 @@ const (
 type ImageStatus struct {
 	Digest     string
 	State      ImageState
-	Layers     int // in the image; 0: not known yet
+	Layers     int // in the image; 0 means not known yet
 	LayersDone int
 	Bytes      int64 // of the layers as transferred, mostly compressed
 	BytesDone  int64

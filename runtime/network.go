@@ -15,7 +15,7 @@ type Network struct {
 	// Access. If both are empty, everything that isn't denied anyway is reachable.
 	Allow         []string `json:"allow,omitempty"`
 	AllowNames    []string `json:"allowNames,omitempty"`
-	BandwidthMbit int      `json:"bandwidthMbit,omitempty"` // per second, each direction; 0: the cluster's default
+	BandwidthMbit int      `json:"bandwidthMbit,omitempty"` // per second, each direction; 0 means the cluster's default
 }
 
 // Used reports whether a runner has network access or exposed ports.

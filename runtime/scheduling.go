@@ -17,7 +17,7 @@ type AllocationID string
 type Evaluation struct {
 	ID            EvaluationID
 	Type          EvaluationType
-	RunnerID      RunnerID      // "": not about a single runner
+	RunnerID      RunnerID      // "" means not about a single runner
 	EnvironmentID EnvironmentID // "" not about a single environment
 	Priority      int
 	Trigger       EvaluationTrigger
@@ -27,12 +27,12 @@ type Evaluation struct {
 	Queued        int        // runners that it could not place
 	PreviousID    EvaluationID
 	NextID        EvaluationID
-	URL           string // of the cluster's own page about it; "": none
+	URL           string // of the cluster's own page about it; "" means none
 
 	CreatedAt  time.Time
-	WaitUntil  time.Time // not dequeued before; zero: no delay
-	DequeuedAt time.Time // last time it was dequeued; zero: never
-	EndedAt    time.Time // zero: not ended
+	WaitUntil  time.Time // not dequeued before; the zero time means no delay
+	DequeuedAt time.Time // last time it was dequeued; the zero time means never
+	EndedAt    time.Time // the zero time means not ended
 }
 
 // An EvaluationType is the purpose of an evaluation.
@@ -131,15 +131,15 @@ type Allocation struct {
 	ID            AllocationID
 	RunnerID      RunnerID
 	EnvironmentID EnvironmentID
-	EvaluationID  EvaluationID // that placed it; "": an earlier server placed it
+	EvaluationID  EvaluationID // that placed it; "" means an earlier server placed it
 	Resources     Resources
 	Desired       DesiredState
 	Status        AllocationStatus
 	Message       string // why it FAILED or is LOST
 
 	CreatedAt time.Time
-	RunningAt time.Time // zero: it never ran
-	EndedAt   time.Time // zero: not ended
+	RunningAt time.Time // the zero time means it never ran
+	EndedAt   time.Time // the zero time means not ended
 }
 
 // A DesiredState says whether an allocation is to run or to stop.
@@ -175,7 +175,7 @@ type SchedulingFilter[Status ~string] struct {
 	EnvironmentID EnvironmentID
 	Statuses      []Status
 	After         string // an id: only those that sort before it (the order is newest first)
-	Limit         int    // most results; 0: no limit
+	Limit         int    // most results; 0 means no limit
 }
 
 // Matches reports whether f selects an object of this runner and environment with this status.

@@ -63,7 +63,7 @@ const (
 	MaxWeight     = 1000
 )
 
-// Quotas limit what a tenant uses. nil: no limit.
+// Quotas limit what a tenant uses. nil means no limit.
 type Quotas struct {
 	Runners           *int   `json:"runners,omitempty"`           // held concurrently
 	Waiting           *int   `json:"waiting,omitempty"`           // claims waiting concurrently

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Advice returns what to do about an error of the system, for use after a colon; "": no advice.
+// Advice returns what to do about an error of the system, for use after a colon; "" means no advice.
 func Advice(err error) string {
 	is := func(a, b error) bool { return errors.Is(err, a) || errors.Is(err, b) }
 	switch {

@@ -11,9 +11,9 @@ import (
 // later lines go to a new file, so programs that rotate logs need no signal. An incomplete line, after a
 // full disk or a kill, is ended before the next line begins. It is for one goroutine.
 type LineFile struct {
-	path string // "": to is a stream
+	path string // "" means that to is a stream
 	mode fs.FileMode
-	to   io.Writer // nil: not open
+	to   io.Writer // nil means not open
 	torn bool      // the last line may be incomplete
 }
 

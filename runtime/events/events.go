@@ -65,7 +65,7 @@ type Reader struct {
 	source   Source
 	log      *output.Reader
 	at       Cursor // position of the next event
-	until    int64  // position in the log at which an event must end; 0: any
+	until    int64  // position in the log at which an event must end; 0 means any
 	resizes  bool   // return Resized events
 	lends    bool   // Data is valid until the next call only
 	finished bool
@@ -73,7 +73,7 @@ type Reader struct {
 
 // A Source gives access to an execution's events.
 type Source struct {
-	Session   *session.Session                                                // nil: the execution has ended
+	Session   *session.Session                                                // nil means the execution has ended
 	Execution runtime.Execution                                               // if there is no session
 	Log       output.Place                                                    // of its log
 	Known     func(ctx context.Context, id runtime.ExecutionID) (bool, error) // whether the execution is stored

@@ -34,7 +34,7 @@ func (r *Reader) cause(behind bool) (cause runtime.LossCause, until int64) {
 	return cmp.Or(cause, runtime.LossUnknown), until
 }
 
-// damage returns the damage to a log after its execution had ended; "": none.
+// damage returns the damage to a log after its execution had ended; "" means none.
 func (r *Reader) damage(x runtime.Execution) runtime.LossCause {
 	had := int64(1) // older servers didn't store the size; it wasn't empty, since output is missing
 	if x.LogBytes != nil {

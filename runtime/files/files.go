@@ -44,7 +44,7 @@ type Access struct {
 	searches *callLimiter
 }
 
-// New returns access to the files of runners. memory is for lists; nil: without a limit.
+// New returns access to the files of runners. memory is for lists; nil means without a limit.
 func New(runners Runners, memory *share.Memory) *Access {
 	return &Access{runners: runners, memory: memory, lists: newCallLimiter("lists", maxLists), searches: newCallLimiter("searches", maxSearches)}
 }

@@ -21,7 +21,7 @@ const (
 
 // A Search selects entries by name, lines by text, or lines by text in files selected by name.
 type Search struct {
-	Path       string // a directory; "": the workspace
+	Path       string // a directory; "" means the workspace
 	Name       string // a pattern for the last element of a path; see [path.Match]
 	Text       string // text that a line contains, 1 to 256 bytes
 	MaxMatches *int   // 1 to 1000; nil: 100

@@ -1,5 +1,5 @@
-// Package health has what clusters, the doctor and the server report about their state: findings of an
-// examination, problems, runs of the attacks, events of removed runners, and counters of tasks.
+// Package health has what clusters, the doctor and the server report about their state. These are findings
+// of an examination, problems, runs of the attacks, events of removed runners, and counters of tasks.
 package health
 
 import "fmt"

@@ -16,7 +16,8 @@ type RemovedRunner struct {
 	Allocations []runtime.Allocation // if the cluster forgets them with the runner
 }
 
-// RemovedRunners keeps a limited number of the runners removed last. The zero value has none. It isn't safe for concurrent use.
+// RemovedRunners keeps a limited number of the runners removed last. The zero value has none. It isn't safe
+// for concurrent use.
 type RemovedRunners struct {
 	known map[runtime.RunnerID]RemovedRunner
 	order []runtime.RunnerID // oldest first

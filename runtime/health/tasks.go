@@ -22,7 +22,8 @@ const (
 )
 
 // TaskCounts count the events of a cluster's tasks: starts and their phases, ends, removals. They are atomics
-// only, so reading metrics never blocks. A name means the same on both clusters. Its fields and methods are safe for concurrent use.
+// only, so reading metrics never blocks. A name means the same on both clusters. Its fields and methods are
+// safe for concurrent use.
 type TaskCounts struct {
 	Starts          atomic.Int64 // tasks whose agent answered
 	StartFailures   atomic.Int64 // failed attempts to start a task

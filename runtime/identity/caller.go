@@ -12,8 +12,8 @@ import (
 // A Caller is a principal together with the end of its token or grant.
 type Caller struct {
 	access.Principal
-	ended context.Context // ends with the token, or with the first token for a caller without one; nil: never
-	until time.Time       // expiry of its grant; zero: no grant
+	ended context.Context // ends with the token, or with the first token for a caller without one; nil means never
+	until time.Time       // expiry of its grant; the zero time means no grant
 }
 
 // At returns the caller with its network address.

@@ -42,14 +42,14 @@ type Quotas interface {
 // Config are a Registry's settings.
 type Config struct {
 	Store      Store
-	FirstToken string // token of the first administrator, which can't be revoked; "": none
+	FirstToken string // token of the first administrator, which can't be revoked; "" means none
 	Open       bool   // callers without a token may do everything until the first token is made
 	Key        []byte // signs grants
-	Quotas     Quotas // gets the tenants' quotas; nil: not needed
+	Quotas     Quotas // gets the tenants' quotas; nil means not needed
 	Logger     *zap.Logger
 
 	// Free returns an error if a deleted tenant of this name still has runners, waiting claims or
-	// executions. No new tenant can have the name then. nil: names are always free.
+	// executions. No new tenant can have the name then. nil means names are always free.
 	Free func(ctx context.Context, id runtime.TenantID) error
 }
 
@@ -57,7 +57,7 @@ type Config struct {
 type Registry struct {
 	store  Store
 	open   bool
-	first  *liveToken // of Config.FirstToken; nil: none
+	first  *liveToken // of Config.FirstToken; nil means none
 	nobody *liveToken // of callers without a token; ends when the first token is made
 	grants grants
 	clock  timing.Clock
@@ -77,7 +77,7 @@ type liveToken struct {
 	access.Token
 	ended context.Context // ends with the token; its cause says why
 	end   context.CancelCauseFunc
-	used  atomic.Int64 // Unix milliseconds of the last use; 0: never
+	used  atomic.Int64 // Unix milliseconds of the last use; 0 means never
 	dirty atomic.Bool  // used isn't stored yet
 }
 

@@ -27,7 +27,7 @@ type NewToken struct {
 	Tenant     runtime.TenantID
 	AllTenants bool
 	Role       access.Role
-	Life       time.Duration // 0: unlimited
+	Life       time.Duration // 0 means unlimited
 }
 
 // CreateToken makes a token, and returns its text, which isn't stored. A caller can't give a token
@@ -167,8 +167,8 @@ func (b *Registry) known(by access.Principal) error {
 
 // A Revocation is the result of RevokeToken.
 type Revocation struct {
-	Token   *access.Token // nil: not in the registry
-	Revoked bool          // false: it had ended before
+	Token   *access.Token // nil means not in the registry
+	Revoked bool          // false means it had ended before
 	Made    int           // number of tokens made with it that were revoked too
 }
 

@@ -41,7 +41,7 @@ type javaSource struct {
 	mains  []javaMain
 }
 
-// A javaMain is a method main. class is the binary name of its class, such as Outer$Inner; "": the class
+// A javaMain is a method main. class is the binary name of its class, such as Outer$Inner; "" means the class
 // that javac names after the file.
 type javaMain struct {
 	class    string
@@ -78,7 +78,7 @@ const maxJavaName = 250
 // finds them in a source that javac rejects.
 func scanJava(source []byte) (found javaSource) {
 	type body struct {
-		name        string // "": a local class, or a name too long for a file
+		name        string // "" means a local class, or a name too long for a file
 		depth       int
 		isPublic    bool
 		isInterface bool
@@ -190,7 +190,7 @@ func isJavaLetter(r rune) bool {
 // literals of strings and characters.
 type javaLexer struct{ rest []byte }
 
-// next returns the next token; "": the end.
+// next returns the next token; "" means the end.
 func (l *javaLexer) next() string {
 	for {
 		l.rest = bytes.TrimLeft(l.rest, " \t\r\n\f\ufeff") // with a byte order mark

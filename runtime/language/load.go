@@ -21,8 +21,8 @@ import (
 // An Error is a fault in a file of recipes.
 type Error struct {
 	File     string
-	Language string // id of the faulty language; "": none
-	Field    string // "": the whole file or language
+	Language string // id of the faulty language; "" means none
+	Field    string // "" means the whole file or language
 	Wrong    string
 }
 
@@ -91,13 +91,13 @@ type entry struct {
 	Limits         *limits                  `yaml:"limits"`
 }
 
-// A cache is that of a file; nil: unchanged.
+// A cache is that of a file; nil means unchanged.
 type cache struct {
 	Make      *[]string `yaml:"make"`
 	Variables *[]string `yaml:"variables"`
 }
 
-// limits are the limits that a file sets; nil: unchanged.
+// limits are the limits that a file sets; nil means unchanged.
 type limits struct {
 	MemoryMiB    *int `yaml:"memoryMiB"`
 	Processes    *int `yaml:"processes"`
@@ -183,7 +183,7 @@ var (
 // most bounds a recipe's aliases, extensions, environments, and arguments of a command.
 const most = 64
 
-// Check returns the recipe's first fault, without a file; nil: it is valid.
+// Check returns the recipe's first fault, without a file; nil means that it is valid.
 func (r Recipe) Check() *Error {
 	wrong := func(field, format string, args ...any) *Error {
 		return &Error{Language: r.ID, Field: field, Wrong: fmt.Sprintf(format, args...)}
@@ -266,7 +266,7 @@ func (r Recipe) Check() *Error {
 	return nil
 }
 
-// wrongTemplate returns a template's fault; "": it is valid. allowed says whether it may contain
+// wrongTemplate returns a template's fault; "" means that it is valid. allowed says whether it may contain
 // placeholders.
 func wrongTemplate(template []string, allowed bool) string {
 	if len(template) > most {

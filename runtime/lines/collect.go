@@ -20,7 +20,7 @@ const (
 // A Line is a line of output, or lost bytes.
 type Line struct {
 	Number    int64
-	Stream    runtime.Stream // 0: lost bytes
+	Stream    runtime.Stream // 0 means lost bytes
 	Since     time.Duration  // time of its first byte since the execution's start
 	Data      []byte         // without the newline and a carriage return before it
 	Truncated bool           // Data has MaxText bytes at most: the first ones or, of an overwritten line, the last ones
@@ -37,7 +37,7 @@ type collector struct {
 	text   int    // bytes, of found and open lines
 	taken  int    // lines that began; only without a search
 	before int64  // selected lines before the first one examined; -1: none examined
-	closed int64  // number of the first line after the page; 0: not known yet; atNext
+	closed int64  // number of the first line after the page; 0 means not known yet; atNext
 	lines  [3]Line
 	data   [3][]byte // of lines; reused
 	open   [3]bool   // the line is selected and not settled yet

@@ -20,8 +20,8 @@ type Query struct {
 	Skip       int64          // lines of the stream to skip first
 	First      int            // most lines, 1 to MaxFirst
 	Last       bool           // the last First lines of the stream, instead of From and Skip
-	Stream     runtime.Stream // 0: both
-	Containing string         // only lines that visibly contain this; "": all lines, and lost bytes
+	Stream     runtime.Stream // 0 means both
+	Containing string         // only lines that visibly contain this; "" means all lines, and lost bytes
 	MatchCase  bool
 }
 
@@ -32,7 +32,7 @@ type Page struct {
 	Total    int64              // lines of the stream counted so far
 	Counted  bool               // Total counts everything printed so far
 	More     bool               // the log continues after the part examined
-	Next     int64              // From of the next page; 0: the execution has ended, and there are no more lines
+	Next     int64              // From of the next page; 0 means the execution has ended, and there are no more lines
 	Position int64              // in the log, after everything counted
 	Offset   int64              // output bytes of both streams before Position
 	Begun    runtime.Characters // of the output before Position

@@ -25,7 +25,7 @@ type position struct {
 	position int64
 	offset   int64    // output bytes of both streams before it
 	begun    [3]int64 // lines begun before it: in total, on stdout, on stderr; each includes lost bytes
-	open     [3]int64 // by stream; 0: no open line; otherwise 1 plus the bytes of the other stream since it began
+	open     [3]int64 // by stream; 0 means no open line; otherwise 1 plus the bytes of the other stream since it began
 }
 
 // A sink receives lines in pieces. At most one line of each stream is open at a time.

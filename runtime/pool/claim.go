@@ -19,7 +19,7 @@ type waiter struct {
 
 	// Owned by the queue.
 	flow          *flow   // of its tenant
-	lane          *lane   // of its caller; nil: not in the queue
+	lane          *lane   // of its caller; nil means not in the queue
 	before, after *waiter // of the same caller
 	deadlineIndex int     // index in deadlines
 	dry           int     // queue.dry when it was pushed
@@ -86,7 +86,7 @@ func (o *loop) abandon(w *waiter, unwanted bool) {
 }
 
 // serve hands idle runners of the current revision, oldest first, to the waiting claims in the order
-// of the queue. It returns when to call it again even if nothing changes; zero: never.
+// of the queue. It returns when to call it again even if nothing changes; the zero value means never.
 func (o *loop) serve(now time.Time) time.Time {
 	for o.waiting.length() > 0 && !o.draining() {
 		e, only := o.oldestIdle()
@@ -207,7 +207,7 @@ func (o *loop) requeue(w *waiter) {
 }
 
 // expireWaiters answers the claims whose WaitFor has passed with an error, and returns when the next
-// one expires; zero: none waits.
+// one expires; the zero value means none waits.
 func (o *loop) expireWaiters(now time.Time) time.Time {
 	for w := o.waiting.expired(now); w != nil; w = o.waiting.expired(now) {
 		w.answer(runtime.Runner{}, o.noRunner())

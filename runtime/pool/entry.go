@@ -10,13 +10,13 @@ import (
 // An entry is a runner and the loop's bookkeeping for it.
 type entry struct {
 	runtime.Runner
-	wished    time.Time        // when this loop requested the start; zero: an earlier server's did
-	idleSince time.Time        // when this loop first saw it idle; zero: an earlier server's did
+	wished    time.Time        // when this loop requested the start; the zero time means an earlier server's did
+	idleSince time.Time        // when this loop first saw it idle; the zero time means an earlier server's did
 	seen      int              // number of the latest list that contained it
 	priority  runtime.Priority // of its start
 	busy      int              // uses in progress
 	working   int              // unfinished workers for it
-	work      chan struct{}    // closed when the latest worker is done; nil: there was none
+	work      chan struct{}    // closed when the latest worker is done; nil means there was none
 	change    int              // number of the loop's latest change
 	skipped   bool             // a list was stale about it
 	silent    stall            // its start takes long, and the cluster gives no reason

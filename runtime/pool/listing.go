@@ -22,7 +22,7 @@ type listing struct {
 	underway bool      // a list is running
 	again    bool      // start another list when this one ends
 	alarmed  bool      // the running list was requested by the alarm
-	err      string    // why the last list failed; "": it succeeded
+	err      string    // why the last list failed; "" means it succeeded
 	next     time.Time // latest start of the next list
 }
 

@@ -31,7 +31,7 @@ type loop struct {
 	failures Failures
 	yielded  yielding
 	short    stall     // the pool is below its size, and starts are blocked
-	stuckAt  time.Time // when the next stall has lasted too long; zero: never
+	stuckAt  time.Time // when the next stall has lasted too long; the zero time means never
 	alarm    alarm
 }
 
@@ -130,7 +130,7 @@ func (o *loop) settle(now time.Time) time.Time {
 	return earlier(wake, o.stuckAt)
 }
 
-// earlier returns the earlier of two times; zero means never.
+// earlier returns the earlier of two times; the zero value means never.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
 		return b

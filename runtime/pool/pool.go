@@ -41,7 +41,7 @@ type Options struct {
 	Cluster Cluster
 	Logger  *zap.Logger
 	Alert   AlertRule
-	Boot    timing.Boot // zero: stored expiries follow the wall clock
+	Boot    timing.Boot // the zero value means stored expiries follow the wall clock
 
 	// Busy counts the uses that an earlier server began, by known runner. Each ends with a Done.
 	Busy map[runtime.RunnerID]int
@@ -51,7 +51,7 @@ type Options struct {
 	Observe func(runtime.Runner)
 
 	// Alerted is called by the loop with each raised or resolved alert. It must not block or call
-	// the pool. nil: not called.
+	// the pool. nil means not called.
 	Alerted func(runtime.Environment, runtime.PoolAlert)
 
 	// Ending is called before a claimed runner is removed, and again before each retry of the
@@ -59,14 +59,14 @@ type Options struct {
 	Ending func(context.Context, runtime.Runner) error
 
 	// Lacks is called by the loop while waiting claims lack room in the cluster. It must not block
-	// or call the pool. nil: not called.
+	// or call the pool. nil means not called.
 	Lacks func()
 
 	// Draining reports whether the cluster is draining, in which case the pool hands out no runner.
-	// The pool must get a Hint after each change. It must not block. nil: never.
+	// The pool must get a Hint after each change. It must not block. nil means never.
 	Draining func() bool
 	// Image returns the status of an environment's pinned image. The pool must get a Hint after
-	// each change. It must not block. nil: there are no pinned images.
+	// each change. It must not block. nil means there are no pinned images.
 	Image func(runtime.ImagePin) runtime.ImageStatus
 }
 
@@ -156,13 +156,13 @@ func (p *Pool) Delete(ctx context.Context, endClaimed bool) error {
 // A Claim requests a runner.
 type Claim struct {
 	Claim   runtime.Claim // the pool sets Epoch, ClaimedAt and ExpiresAt
-	WaitFor time.Duration // how long to wait if no runner is idle; 0: not at all
+	WaitFor time.Duration // how long to wait if no runner is idle; 0 means not at all
 	Caller  string        // waiting claims of one tenant's callers take turns
 	Weight  int           // turns of Claim.Tenant per turn of a tenant with weight 1; 0: 1
-	Waiting *Waiting      // tracks it while it waits; nil: not tracked
+	Waiting *Waiting      // tracks it while it waits; nil means not tracked
 
 	// OnQueue is called by the loop before the claim begins to wait, and not if a runner is idle. An
-	// error answers the claim. It must not block or call the pool. nil: not called.
+	// error answers the claim. It must not block or call the pool. nil means not called.
 	OnQueue func() error
 }
 

@@ -8,8 +8,8 @@ import (
 
 // A Place is a waiting claim's position in its pool's queue.
 type QueuePosition struct {
-	Position      int           // 1: the next one; 0: it doesn't wait, or its position is unknown yet
-	EstimatedWait time.Duration // at the pace of recent waiting claims; 0: there were none
+	Position      int           // 1: the next one; 0 means that it doesn't wait, or its position is unknown yet
+	EstimatedWait time.Duration // at the pace of recent waiting claims; 0 means there were none
 }
 
 // A Waiting tracks one claim in the queue. Its methods are safe for concurrent use.
@@ -40,8 +40,8 @@ func (w *Waiting) end() {
 
 // positions holds what the loop last computed about all waiting claims.
 type positions struct {
-	due  atomic.Pointer[time.Time] // when to compute them again; nil: now
-	turn atomic.Int64              // nanoseconds of one turn; 0: unknown
+	due  atomic.Pointer[time.Time] // when to compute them again; nil means now
+	turn atomic.Int64              // nanoseconds of one turn; 0 means unknown
 }
 
 // valid reports whether the positions need not be computed again yet.
@@ -87,7 +87,7 @@ func (o *loop) computePositions(now time.Time) {
 type pace struct {
 	mean  time.Duration // between turns
 	turns int
-	since time.Time // last turn, or beginning of the wait; zero: no claim waits
+	since time.Time // last turn, or beginning of the wait; the zero time means no claim waits
 }
 
 // pacedTurns is how many turns the mean mostly consists of.
@@ -110,7 +110,7 @@ func (p *pace) served(now time.Time) {
 	p.since = now
 }
 
-// turn returns the time of one turn; 0: unknown. A turn that already takes longer than the mean counts
+// turn returns the time of one turn; 0 means unknown. A turn that already takes longer than the mean counts
 // before it ends.
 func (p *pace) turn(now time.Time) time.Duration {
 	mean := p.mean

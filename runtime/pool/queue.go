@@ -50,7 +50,7 @@ func (q *queue) push(w *waiter) {
 	heap.Push(&q.deadlines, w)
 }
 
-// next returns the claim whose turn it is; nil: none waits.
+// next returns the claim whose turn it is; nil means none waits.
 func (q *queue) next() *waiter {
 	flow := q.tenants.First()
 	if flow == nil {
@@ -69,7 +69,7 @@ func (q *queue) serve(w *waiter) {
 	q.remove(w)
 }
 
-// pop removes and returns the next claim; nil: none waits.
+// pop removes and returns the next claim; nil means none waits.
 func (q *queue) pop() *waiter {
 	w := q.next()
 	if w != nil {
@@ -83,7 +83,7 @@ func (w *waiter) alone() bool {
 	return w.lane != nil && w.flow.Queue.Len() == 1 && w.lane.Queue.first == w.lane.Queue.last
 }
 
-// expired removes and returns a claim whose deadline has passed; nil: none.
+// expired removes and returns a claim whose deadline has passed; nil means none.
 func (q *queue) expired(now time.Time) *waiter {
 	if end := q.nextDeadline(); end.IsZero() || now.Before(end) {
 		return nil
@@ -93,7 +93,7 @@ func (q *queue) expired(now time.Time) *waiter {
 	return w
 }
 
-// nextDeadline returns the earliest deadline; zero: no claim waits.
+// nextDeadline returns the earliest deadline; the zero value means no claim waits.
 func (q *queue) nextDeadline() time.Time {
 	if len(q.deadlines) == 0 {
 		return time.Time{}

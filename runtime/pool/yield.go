@@ -65,7 +65,7 @@ func (o *loop) spec(now time.Time) (Spec, time.Time) {
 	return spec, o.yielded.until
 }
 
-// reason returns why the pool is below its size; "": it gave up no runner.
+// reason returns why the pool is below its size; "" means it gave up no runner.
 func (y yielding) reason() string {
 	if y.runners == 0 {
 		return ""

@@ -20,12 +20,12 @@ type attempt struct {
 	*Session
 	began  time.Time    // when the dial began
 	attach bool         // attach to an execution that the agent knows; otherwise start it
-	dialed atomic.Int64 // nanoseconds until the stream was open; 0: not open
+	dialed atomic.Int64 // nanoseconds until the stream was open; 0 means not open
 
 	err      error // why no stream was opened
 	exit     agent.Exit
 	exited   bool
-	evidence *runtime.Evidence // the host's counters at the end; nil: none, or not needed
+	evidence *runtime.Evidence // the host's counters at the end; nil means none, or not needed
 }
 
 // run opens a stream and copies its events until it ends.

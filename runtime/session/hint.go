@@ -44,8 +44,8 @@ type failure struct {
 
 // A rule gives the hint about one kind of failure.
 type rule struct {
-	pattern *regexp.Regexp                      // finds it in stderr; nil: when decides alone
-	when    func(c failure) bool                // nil: always
+	pattern *regexp.Regexp                      // finds it in stderr; nil means that when alone decides
+	when    func(c failure) bool                // nil means always
 	text    func(c failure, name string) string // name is what the pattern's groups found
 }
 
@@ -159,7 +159,7 @@ func pythonModule(c failure, name string) string {
 // homes matches a program in a home directory that can't be started.
 var homes = re(`(/root|/home)/\S+: (?:\d+: )?(?:not found|No such file|Permission denied|no such file)`)
 
-// homeOf returns the home directory of a program that couldn't be started; "": it is elsewhere.
+// homeOf returns the home directory of a program that couldn't be started; "" means that it is elsewhere.
 func homeOf(c failure) string {
 	if found := homes.FindStringSubmatch(c.stderr); found != nil && notStarted(c) && c.env.Image == runtime.DefaultImage {
 		return found[1]

@@ -22,10 +22,10 @@ type input struct {
 	sent  int64  // bytes sent
 	ended bool   // stdin was closed
 	known bool   // sent is what the agent reported
-	end   *int64 // offset at which an earlier server closed it or was about to; nil: none
+	end   *int64 // offset at which an earlier server closed it or was about to; nil means none
 
-	whole   *string     // what this server feeds, until Input returns it; nil: none
-	length  *int64      // of whole; nil: there was none
+	whole   *string     // what this server feeds, until Input returns it; nil means none
+	length  *int64      // of whole; nil means there was none
 	feeding atomic.Bool // the agent doesn't have all of whole yet
 }
 

@@ -93,11 +93,11 @@ func (o *loop) timeOut(ctx context.Context) {
 
 // A reach records since when no stream to an agent can be opened.
 type reach struct {
-	away time.Time // since when; zero: reachable
+	away time.Time // since when; the zero time means reachable
 	back time.Time // when a stream was opened again
 }
 
-// observe updates the reach with the progress of an attempt; nil: there was none.
+// observe updates the reach with the progress of an attempt; nil means there was none.
 func (r *reach) observe(a *attempt) {
 	switch {
 	case a == nil:

@@ -28,7 +28,7 @@ type loop struct {
 	workers sync.WaitGroup // Run waits for them
 	reports chan func()    // of workers
 	over    chan struct{}  // closed when reports are no longer received
-	end     *result        // nil: not ended
+	end     *result        // nil means not ended
 
 	tries    tries
 	killed   kill
@@ -64,7 +64,7 @@ func pauses() backoff.Backoff { return backoff.Backoff{First: firstPause, Last: 
 
 // A kill is why an execution is being ended, and how far that is.
 type kill struct {
-	reason   runtime.Outcome // "": not being ended
+	reason   runtime.Outcome // "" means not being ended
 	by       time.Time       // deadline for it to have ended
 	noted    bool            // the reason is stored, so the agent may be asked to kill
 	timedOut bool            // the deadline passed: the runner is being removed
@@ -73,7 +73,7 @@ type kill struct {
 // A runnerExit is when and why the runner ended.
 type runnerExit struct {
 	at     time.Time
-	reason runtime.GoneReason // "": it exists
+	reason runtime.GoneReason // "" means it exists
 }
 
 // A result is the end of an execution.
@@ -114,7 +114,7 @@ func (s *Session) Run(ctx context.Context, pool Pool) {
 	s.finish(ctx, pool, execution.Finished(s.Execution(), execution.Decide(end.facts), usage, s.timeline(time.Now())))
 }
 
-// lead returns how the execution ended; nil: ctx ended first.
+// lead returns how the execution ended; nil means ctx ended first.
 func (s *Session) lead(ctx context.Context, pool Pool) *result {
 	o := &loop{Session: s, pool: pool, reports: make(chan func()), over: make(chan struct{}), tries: tries{pauses: pauses()}}
 	// Deferred calls run in reverse order: over is closed first, so no worker blocks in report.
@@ -219,7 +219,7 @@ func (o *loop) attempted(ctx context.Context, now time.Time) {
 }
 
 // shellCode returns the exit code of a shell for a command that can't be started: 127 if the command
-// or its directory doesn't exist, 126 if it can't be executed. 0: the caller isn't the cause.
+// or its directory doesn't exist, 126 if it can't be executed. 0 means the caller isn't the cause.
 func shellCode(refused *agent.Error) int {
 	if refused.Field != "argv" && refused.Field != "dir" {
 		return 0

@@ -155,7 +155,7 @@ func (r *record) flush(ctx context.Context, stream *agent.Session) bool {
 
 // A stall tracks a write that takes long, during which nothing is read from the agent. Its methods are
 // safe for concurrent use.
-type stall struct{ began, ended atomic.Pointer[time.Time] } // nil: none
+type stall struct{ began, ended atomic.Pointer[time.Time] } // nil means none
 
 // begin records the start of a write. Writes of one execution never overlap.
 func (s *stall) begin() { s.began.Store(new(time.Now())) }

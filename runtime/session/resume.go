@@ -58,8 +58,8 @@ func (b Begin) Encode() []byte {
 
 // recovered is what an earlier server stored about a session.
 type recovered struct {
-	killed runtime.Outcome    // why it killed the execution; "": it didn't
-	gone   runtime.GoneReason // why the runner ended; "": it exists
+	killed runtime.Outcome    // why it killed the execution; "" means it didn't
+	gone   runtime.GoneReason // why the runner ended; "" means it exists
 }
 
 // Resume returns the session of an execution that an earlier server left, in its last known state.
@@ -102,7 +102,7 @@ func (h *Host) Resume(ctx context.Context, u store.Unfinished, runner *runtime.R
 	return s
 }
 
-// rest returns the smaller record that a running execution needs, and the length of its stdin. nil: stdin
+// rest returns the smaller record that a running execution needs, and the length of its stdin. nil means stdin
 // isn't fed yet, so the whole record is needed.
 func (s *Session) rest() (start []byte, inputEnd *int64) {
 	if s.input.feeding.Load() {

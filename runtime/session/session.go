@@ -67,9 +67,9 @@ type Host struct {
 	Cluster Cluster
 	Store   Store
 	Disk    Disk
-	Quota   *output.Quota // nil: none
+	Quota   *output.Quota // nil means none
 	Logger  *zap.Logger
-	Boot    timing.Boot // zero: the times of earlier servers follow the wall clock
+	Boot    timing.Boot // the zero value means the times of earlier servers follow the wall clock
 
 	Began func(after time.Duration)             // a command that this server started began so long after it was queued
 	Ended func(s *Session, x runtime.Execution) // the end x is stored, and no caller has seen it yet
@@ -83,13 +83,13 @@ type Session struct {
 	runner    runtime.Runner
 	queued    time.Time // Marks.QueuedAt, on the clock of this process
 	begin     Begin
-	recovered *recovered // of an earlier server; nil: this server recorded the execution
+	recovered *recovered // of an earlier server; nil means this server recorded the execution
 	record    record
 	input     input
 	kept      *share.Kept
 
 	now     atomic.Pointer[runtime.Execution]
-	stream  syncs.Latest[*agent.Session] // to write to; nil: none
+	stream  syncs.Latest[*agent.Session] // to write to; nil means none
 	started chan struct{}                // closed when it runs, or has ended without running
 	noted   chan struct{}                // closed when the reason for a kill is stored, or Run has returned
 	done    chan struct{}                // closed when its end is stored

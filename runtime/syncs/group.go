@@ -1,5 +1,5 @@
-// Package syncs has ways in which goroutines share work and news: a [Group] runs one call per key, a [Probe]
-// checks whether something works, a [Latest] publishes a value, and [Watchers] get hints.
+// Package syncs lets goroutines share work and news. A [Group] runs one call per key. A [Probe] checks whether
+// something works. A [Latest] publishes a value, and [Watchers] get hints.
 package syncs
 
 import (
@@ -11,8 +11,8 @@ import (
 // ErrInput says that a key was used with a different input.
 var ErrInput = errors.New("the key was used with a different input")
 
-// A Group runs one call per key, however many callers there are, and shares its result. Make it with NewGroup or NewCachingGroup. Its methods are safe for
-// concurrent use.
+// A Group runs one call per key, however many callers there are, and shares its result. Make it with NewGroup
+// or NewCachingGroup. Its methods are safe for concurrent use.
 type Group[V any] struct {
 	keep bool
 

@@ -21,7 +21,7 @@ type Probe struct {
 	try func() error // may block for long; at most one runs at a time
 
 	mu     sync.Mutex // guards the fields below
-	last   *attempt   // nil: none yet
+	last   *attempt   // nil means none yet
 	closed bool
 	tries  sync.WaitGroup // Close waits for them
 }

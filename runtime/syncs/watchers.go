@@ -16,8 +16,8 @@ type Watchers[ID comparable] struct {
 // A watcher is a pointer to a function, because functions can't be compared.
 type watcher[ID comparable] struct{ hint func(ID) }
 
-// Send hints to all watchers that the part id, or any part for the zero id, may have changed. It
-// blocks only as long as the watchers' functions do.
+// Send hints to all watchers that the part id, or any part for the zero id, may have changed. It blocks only
+// as long as the watchers' functions do.
 func (w *Watchers[ID]) Send(id ID) {
 	w.mu.Lock()
 	all := w.all

@@ -35,7 +35,7 @@ type Flow[K comparable, Q any] struct {
 // Len returns the number of waiting keys.
 func (f *Fair[K, Q]) Len() int { return f.waiting }
 
-// First returns the flow whose turn it is; nil: none.
+// First returns the flow whose turn it is; nil means none.
 func (f *Fair[K, Q]) First() *Flow[K, Q] {
 	if len(f.clock.tags) == 0 {
 		return nil
@@ -149,7 +149,7 @@ type tag struct {
 	weight int
 	start  uint64 // in virtual time
 	came   uint64
-	waits  bool // false: the flow has left and is remembered
+	waits  bool // false means the flow has left and is remembered
 	place  int  // index in the heap
 	items  int  // in a copy made by Order: items left
 }

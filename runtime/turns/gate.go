@@ -62,7 +62,7 @@ type Pass struct {
 	// Guarded by gate.mu.
 	priority runtime.Priority
 	came     uint64
-	let      chan struct{} // closed when it is admitted; nil: it doesn't wait
+	let      chan struct{} // closed when it is admitted; nil means that it doesn't wait
 }
 
 // Pass returns a new pass for a key of a tenant, for example an environment.

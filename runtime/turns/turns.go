@@ -10,7 +10,7 @@ import "iter"
 // except All takes constant time. It isn't safe for concurrent use.
 type Lanes[K comparable, Q any] struct {
 	byKey map[K]*Lane[K, Q]
-	first *Lane[K, Q] // of a ring whose last lane precedes it; nil: none
+	first *Lane[K, Q] // of a ring whose last lane precedes it; nil means none
 	spare *Lane[K, Q] // reused, so that a lane that arrives and leaves allocates nothing
 }
 
@@ -25,10 +25,10 @@ type Lane[K comparable, Q any] struct {
 // Len returns the number of lanes.
 func (l *Lanes[K, Q]) Len() int { return len(l.byKey) }
 
-// First returns the lane whose turn it is; nil: none.
+// First returns the lane whose turn it is; nil means none.
 func (l *Lanes[K, Q]) First() *Lane[K, Q] { return l.first }
 
-// Find returns the lane of a key; nil: none.
+// Find returns the lane of a key; nil means none.
 func (l *Lanes[K, Q]) Find(key K) *Lane[K, Q] { return l.byKey[key] }
 
 // Lane returns the lane of a key, or a new empty one, whose turn comes last.

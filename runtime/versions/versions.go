@@ -37,8 +37,8 @@ func New(g *guard.Guard, languages *language.Set) *Cache {
 type measurement struct {
 	of       runtime.Environment // as it was when the measurement started
 	done     chan struct{}       // closed when the measurement has ended
-	revision int                 // of the measured runner; 0: none
-	versions map[string]string   // by language id; nil: the measurement failed
+	revision int                 // of the measured runner; 0 means none
+	versions map[string]string   // by language id; nil means the measurement failed
 	again    time.Time           // earliest repetition, after a failure or for an older revision
 }
 
