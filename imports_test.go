@@ -9,7 +9,7 @@ import (
 
 const (
 	// tools are the vocabulary and what every layer may use.
-	tools = "./runtime ./runtime/backoff ./runtime/disk ./runtime/health ./runtime/language ./runtime/paths ./runtime/similar ./runtime/syncs ./runtime/timing ./runtime/turns"
+	tools = "./runtime ./runtime/backoff ./runtime/disk ./runtime/health ./runtime/language ./runtime/paths ./runtime/similar ./runtime/syncs ./runtime/timing ./runtime/fairqueue"
 	// heavy packages may be imported where a layer names them literally.
 	heavy     = "./runtime/store " + databases + " github.com/hashicorp/nomad/... github.com/hashicorp/go-memdb/... github.com/opencontainers/... github.com/google/nftables/... github.com/vishvananda/... github.com/google/go-containerregistry/... github.com/99designs/... github.com/vektah/... github.com/alecthomas/kong/... github.com/prometheus/... github.com/modelcontextprotocol/..."
 	databases = "database/sql/... modernc.org/... github.com/jackc/... github.com/pressly/..."

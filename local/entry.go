@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/turns"
+	"github.com/rockpool/rockpool/runtime/fairqueue"
 )
 
 // An entry is one runner that the cluster knows. Its first fields never change after newEntry.
@@ -24,8 +24,8 @@ type entry struct {
 	task        *taskrunner.Task
 	recorded    chan struct{} // closed when the record is stored, or Start failed
 	place       *placing.Place
-	turn        turns.Slots // capacity 1: held while the record is written to the store, then to memory
-	untouched   bool        // the last server registered it and hadn't begun to make it
+	turn        fairqueue.Slots // capacity 1: held while the record is written to the store, then to memory
+	untouched   bool            // the last server registered it and hadn't begun to make it
 
 	// The fields below are guarded by Cluster.mu.
 	runner   runtime.Runner
@@ -54,7 +54,7 @@ func (c *Cluster) newEntry(r runtime.Runner, priority runtime.Priority, p privat
 		id:          r.ID,
 		environment: r.Environment.ID,
 		recorded:    make(chan struct{}),
-		turn:        make(turns.Slots, 1),
+		turn:        make(fairqueue.Slots, 1),
 		runner:      r,
 	}
 	own := &owner{c, e}

@@ -10,8 +10,8 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/tiers"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/fairqueue"
 	"github.com/rockpool/rockpool/runtime/health"
-	"github.com/rockpool/rockpool/runtime/turns"
 )
 
 // environments is the stored environments, cached in memory. Its methods are safe for concurrent
@@ -19,7 +19,7 @@ import (
 type environments struct {
 	store    Store
 	problems *health.Problems
-	turn     turns.Slots // capacity 1: held while an environment is written to the store, then to memory
+	turn     fairqueue.Slots // capacity 1: held while an environment is written to the store, then to memory
 
 	mu         sync.Mutex // guards the fields below
 	known      map[runtime.EnvironmentID]runtime.Environment
@@ -29,7 +29,7 @@ type environments struct {
 // newEnvironments returns an empty cache; restore fills it.
 func newEnvironments(store Store, problems *health.Problems) *environments {
 	return &environments{
-		store: store, problems: problems, turn: make(turns.Slots, 1),
+		store: store, problems: problems, turn: make(fairqueue.Slots, 1),
 		known: map[runtime.EnvironmentID]runtime.Environment{}, unreadable: map[runtime.EnvironmentID]bool{},
 	}
 }

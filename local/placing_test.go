@@ -173,7 +173,7 @@ func TestClaimedRefillStartsFirst(t *testing.T) {
 	b.config.Parallel = 1
 	b.open()
 	b.run()
-	release, err := b.placer.Gate.Pass("", "none", runtime.PriorityWaiting).Enter(t.Context())
+	release, err := b.placer.Gate.Waiter("", "none", runtime.PriorityWaiting).Enter(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

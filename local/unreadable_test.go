@@ -25,8 +25,8 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/fairqueue"
 	"github.com/rockpool/rockpool/runtime/health"
-	"github.com/rockpool/rockpool/runtime/turns"
 	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/sandboxtest"
 )
@@ -136,8 +136,8 @@ func unreadRunner(t *testing.T) (c *Cluster, e *entry, handle json.RawMessage, f
 		t.Fatal(err)
 	}
 	c = &Cluster{
-		config: Config{Config: host.Config{Logger: zap.NewNop()}, Store: newStore()}, entries: map[runtime.RunnerID]*entry{}, placer: &placing.Placer{Gate: turns.NewGate(1)},
-		host: &host.Host{Removals: make(turns.Slots, 1), Launcher: &removingLauncher{}, Trees: cgroup.Hierarchies{{Mount: mount, Root: "/", V2: true}}},
+		config: Config{Config: host.Config{Logger: zap.NewNop()}, Store: newStore()}, entries: map[runtime.RunnerID]*entry{}, placer: &placing.Placer{Gate: fairqueue.NewLimiter(1)},
+		host: &host.Host{Removals: make(fairqueue.Slots, 1), Launcher: &removingLauncher{}, Trees: cgroup.Hierarchies{{Mount: mount, Root: "/", V2: true}}},
 	}
 	started, err := process.StartTime(os.Getpid())
 	if err != nil {

@@ -19,9 +19,9 @@ import (
 	"github.com/rockpool/rockpool/nomad/lock"
 	"github.com/rockpool/rockpool/nomad/record"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/fairqueue"
 	"github.com/rockpool/rockpool/runtime/health"
 	"github.com/rockpool/rockpool/runtime/syncs"
-	"github.com/rockpool/rockpool/runtime/turns"
 )
 
 // Cluster is a Nomad cluster as a runtime.Cluster. Its methods are safe for concurrent use. All
@@ -42,8 +42,8 @@ type Cluster struct {
 	leader atomic.Pointer[lock.Peer] // the owner of the lock; nil: unknown
 	lockID atomic.Pointer[string]    // of the lock that this server holds; nil: it holds none
 
-	gate      *turns.Gate // orders and limits registrations
-	pace      pace        // when to try starting runners
+	gate      *fairqueue.Limiter // orders and limits registrations
+	pace      pace               // when to try starting runners
 	runners   runners
 	refresher refresher
 	schedule  schedule
@@ -79,7 +79,7 @@ func New(_ context.Context, config Config) (*Cluster, error) {
 		reader:       listing.NewReader(nomad, names),
 		nodes:        listing.NewNodes(nomad),
 		delivery:     delivery.New(nomad, config.Jobs.Agent.Arch),
-		gate:         turns.NewGate(config.Parallel),
+		gate:         fairqueue.NewLimiter(config.Parallel),
 		peer:         lock.Peer{Address: config.Peer, Secret: rand.Text()},
 		counts:       newCounts(),
 		runners:      runners{entries: map[runtime.RunnerID]*entry{}, removed: map[runtime.RunnerID]int{}},

@@ -98,7 +98,7 @@ func (c *Cluster) register(ctx context.Context, e *entry, priority runtime.Prior
 	env, created := e.runner.Environment, e.runner.CreatedAt
 	c.runners.mu.Unlock()
 	began := time.Now()
-	leave, err := c.gate.Pass(env.Tenant, string(env.ID), priority).Enter(ctx)
+	leave, err := c.gate.Waiter(env.Tenant, string(env.ID), priority).Enter(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -8,14 +8,14 @@ import (
 	"github.com/rockpool/rockpool/local/scheduler"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/turns"
+	"github.com/rockpool/rockpool/runtime/fairqueue"
 )
 
 // A Place is one runner's registration and allocation, until the runner is removed. Its methods are
 // safe for concurrent use.
 type Place struct {
-	*turns.Pass                  // the turns of its starts, at the priority that was requested last
-	Task        *taskrunner.Task // set before Register
+	*fairqueue.Waiter                  // the turns of its starts, at the priority that was requested last
+	Task              *taskrunner.Task // set before Register
 
 	p          *Placer
 	id         runtime.RunnerID
@@ -33,7 +33,7 @@ type Place struct {
 // Place returns a runner's place, which isn't registered yet. held must report whether the runner
 // is claimed, including by a claim that is being stored.
 func (p *Placer) Place(r runtime.Runner, priority runtime.Priority, held func(context.Context) (bool, error)) *Place {
-	return &Place{Pass: p.Gate.Pass(r.Environment.Tenant, string(r.Environment.ID), priority), p: p, id: r.ID, env: r.Environment, registered: r.CreatedAt, held: held}
+	return &Place{Waiter: p.Gate.Waiter(r.Environment.Tenant, string(r.Environment.ID), priority), p: p, id: r.ID, env: r.Environment, registered: r.CreatedAt, held: held}
 }
 
 // Check returns INVALID_INPUT for a runner that can't be registered.

@@ -12,9 +12,9 @@ import (
 	"github.com/rockpool/rockpool/local/scheduler"
 	"github.com/rockpool/rockpool/local/taskrunner"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/fairqueue"
 	"github.com/rockpool/rockpool/runtime/health"
 	"github.com/rockpool/rockpool/runtime/timing"
-	"github.com/rockpool/rockpool/runtime/turns"
 )
 
 // Config configures a Placer.
@@ -37,12 +37,12 @@ type Store interface {
 // A Placer works from Open to Close. Its methods are safe for concurrent use.
 type Placer struct {
 	Scheduler *scheduler.Scheduler
-	Gate      *turns.Gate // limits concurrent starts of runners
+	Gate      *fairqueue.Limiter // limits concurrent starts of runners
 
 	config     Config
 	log        *zap.Logger
 	waited     *timing.Histogram // from a runner's registration to its allocation
-	drainTurn  turns.Slots       // capacity 1: held while draining is started or ended
+	drainTurn  fairqueue.Slots   // capacity 1: held while draining is started or ended
 	wake       chan struct{}     // a hint, capacity 1: Placed returns something
 	scheduling sync.WaitGroup    // of the scheduler's Run; Close waits
 	end        func()            // ends the scheduler's Run
@@ -60,11 +60,11 @@ func Open(ctx context.Context, config Config) (*Placer, error) {
 		return nil, err
 	}
 	p := &Placer{
-		Gate:      turns.NewGate(config.Parallel),
+		Gate:      fairqueue.NewLimiter(config.Parallel),
 		config:    config,
 		log:       config.Logger,
 		waited:    timing.New(health.StartBounds()...),
-		drainTurn: make(turns.Slots, 1),
+		drainTurn: make(fairqueue.Slots, 1),
 		wake:      make(chan struct{}, 1),
 		places:    map[runtime.RunnerID]*Place{},
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/turns"
+	"github.com/rockpool/rockpool/runtime/fairqueue"
 )
 
 // An Evaluation is the work of bringing one job from its present state to the wanted one, or of
@@ -81,7 +81,7 @@ func evaluate(job *Job, trigger runtime.EvaluationTrigger) *Evaluation {
 
 // A queue orders evaluations by priority; within one, tenants take turns; within a tenant, its
 // environments; within an environment, by age.
-type queue = turns.Queue[runtime.EnvironmentID, *Evaluation]
+type queue = fairqueue.Queue[runtime.EnvironmentID, *Evaluation]
 
 // newQueue returns an empty queue. An evaluation that is queued again keeps its age, which is its
 // job's.

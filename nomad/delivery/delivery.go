@@ -19,7 +19,7 @@ import (
 
 	"github.com/rockpool/rockpool/agent/embedded"
 	"github.com/rockpool/rockpool/nomad/connection"
-	"github.com/rockpool/rockpool/runtime/turns"
+	"github.com/rockpool/rockpool/runtime/fairqueue"
 )
 
 // AtOnce bounds concurrent deliveries: each is a connection to Nomad that carries about 3 MB.
@@ -37,7 +37,7 @@ const piece = 64 << 10
 type Delivery struct {
 	nomad *connection.Client
 	read  func() (program, error) // reads the agent when it is first called
-	slots turns.Slots
+	slots fairqueue.Slots
 }
 
 // A program is the agent, with its SHA-256 in hexadecimal.
@@ -49,7 +49,7 @@ type program struct {
 // New returns a delivery of the agent for an architecture, named as in GOARCH. The first delivery
 // reads the agent.
 func New(nomad *connection.Client, arch string) *Delivery {
-	return &Delivery{nomad: nomad, slots: make(turns.Slots, AtOnce), read: sync.OnceValues(func() (program, error) {
+	return &Delivery{nomad: nomad, slots: make(fairqueue.Slots, AtOnce), read: sync.OnceValues(func() (program, error) {
 		binary, err := embedded.Binary(arch)
 		sum := sha256.Sum256(binary)
 		return program{binary, hex.EncodeToString(sum[:])}, err

@@ -16,8 +16,8 @@ import (
 	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/fairqueue"
 	"github.com/rockpool/rockpool/runtime/health"
-	"github.com/rockpool/rockpool/runtime/turns"
 )
 
 // A Store has the environments of one server. Its methods are safe for concurrent use.
@@ -25,7 +25,7 @@ type Store struct {
 	nomad    *connection.Client
 	jobs     job.Config
 	problems *health.Problems // reports environments that aren't available
-	writing  turns.Slots      // a single slot: one writer at a time
+	writing  fairqueue.Slots  // a single slot: one writer at a time
 
 	mu        sync.Mutex                         // guards the fields below
 	base      *api.Job                           // from which templates are rendered; nil: not read yet
@@ -38,7 +38,7 @@ type Store struct {
 func NewStore(nomad *connection.Client, jobs job.Config, problems *health.Problems) *Store {
 	return &Store{
 		nomad: nomad, jobs: jobs, problems: problems,
-		writing: make(turns.Slots, 1), templates: map[runtime.EnvironmentID]template{},
+		writing: make(fairqueue.Slots, 1), templates: map[runtime.EnvironmentID]template{},
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/fairqueue"
 	"github.com/rockpool/rockpool/runtime/output"
-	"github.com/rockpool/rockpool/runtime/turns"
 )
 
 // A Query selects lines.
@@ -50,7 +50,7 @@ type Source struct {
 
 // A Book caches the indexes of the logs that were read last. Its methods are safe for concurrent use.
 type Book struct {
-	turns turns.Slots // limits concurrent reads, in order of the tenants' arrival
+	turns fairqueue.Slots // limits concurrent reads, in order of the tenants' arrival
 
 	mu      sync.Mutex // guards the fields below
 	tenants map[runtime.TenantID]*tenant
@@ -60,8 +60,8 @@ type Book struct {
 
 // A tenant has calls that read or wait.
 type tenant struct {
-	turn  turns.Slots // capacity 1
-	calls int         // guarded by Book.mu
+	turn  fairqueue.Slots // capacity 1
+	calls int             // guarded by Book.mu
 }
 
 // An entry is the cached index of one execution.
@@ -80,7 +80,7 @@ const (
 // NewBook returns an empty Book.
 func NewBook() *Book {
 	return &Book{
-		turns: make(turns.Slots, max(1, goruntime.GOMAXPROCS(0)/2)), tenants: map[runtime.TenantID]*tenant{},
+		turns: make(fairqueue.Slots, max(1, goruntime.GOMAXPROCS(0)/2)), tenants: map[runtime.TenantID]*tenant{},
 		kept: map[runtime.ExecutionID]*list.Element{}, latest: list.New(),
 	}
 }
@@ -90,7 +90,7 @@ func (b *Book) turn(ctx context.Context, id runtime.TenantID, work func() error)
 	b.mu.Lock()
 	t := b.tenants[id]
 	if t == nil {
-		t = &tenant{turn: make(turns.Slots, 1)}
+		t = &tenant{turn: make(fairqueue.Slots, 1)}
 		b.tenants[id] = t
 	}
 	t.calls++

@@ -16,8 +16,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/fairqueue"
 	"github.com/rockpool/rockpool/runtime/output"
-	"github.com/rockpool/rockpool/runtime/turns"
 )
 
 // A piece is one write of a program to a stream; without data, it is lost bytes.
@@ -454,7 +454,7 @@ func TestCallsAreBoundedByLines(t *testing.T) {
 func TestTenantsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBook()
-		b.turns = make(turns.Slots, 2)
+		b.turns = make(fairqueue.Slots, 2)
 		let := make(chan struct{})
 		done := make(chan runtime.TenantID, 10)
 		call := func(id runtime.TenantID) {

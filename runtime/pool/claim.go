@@ -18,13 +18,13 @@ type waiter struct {
 	result    chan claimed // capacity 1, receives one value
 
 	// Owned by the queue.
-	flow          *flow   // of its tenant
-	lane          *lane   // of its caller; nil means not in the queue
-	before, after *waiter // of the same caller
-	deadlineIndex int     // index in deadlines
-	dry           int     // queue.dry when it was pushed
-	queued        bool    // no runner was idle when it arrived
-	admitted      bool    // admit left it waiting
+	tenant        *tenantQueue // of its tenant
+	caller        *callerQueue // of its caller; nil means not in the queue
+	before, after *waiter      // of the same caller
+	deadlineIndex int          // index in deadlines
+	dry           int          // queue.dry when it was pushed
+	queued        bool         // no runner was idle when it arrived
+	admitted      bool         // admit left it waiting
 }
 
 // claimed is the result of a claim.
@@ -51,7 +51,7 @@ func (o *loop) enqueue(w *waiter) {
 // admit leaves the newest claim waiting, unless it was answered immediately.
 func (o *loop) admit() {
 	w := o.newest
-	if o.newest = nil; w == nil || w.lane == nil {
+	if o.newest = nil; w == nil || w.caller == nil {
 		return
 	}
 	if w.claim.OnQueue != nil {

@@ -173,7 +173,7 @@ func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, af
 		if q.Tenant != nil {
 			tenant = *q.Tenant
 		}
-		leave, err := s.searching.Pass(tenant, "", 0).Enter(ctx)
+		leave, err := s.searching.Waiter(tenant, "", 0).Enter(ctx)
 		if err != nil {
 			return ExecutionPage{}, err
 		}

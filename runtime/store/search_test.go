@@ -298,7 +298,7 @@ func TestConcurrentSearchesWait(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	var leave []func()
 	for range searchesAtOnce {
-		l, err := s.searching.Pass("", "", 0).Enter(t.Context())
+		l, err := s.searching.Waiter("", "", 0).Enter(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

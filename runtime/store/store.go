@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/fairqueue"
 	"github.com/rockpool/rockpool/runtime/syncs"
-	"github.com/rockpool/rockpool/runtime/turns"
 )
 
 // A Store is an open database. Close it.
@@ -35,9 +35,9 @@ type Store struct {
 	damage atomic.Pointer[error] // the first error that said that the database is damaged; nil: none did
 	group  sync.WaitGroup        // of the store's goroutines; Close waits for it
 
-	searching *turns.Gate   // limits concurrent searches
-	mend      sync.Once     // starts mending at the first Lead
-	mended    chan struct{} // closed when searches find all executions
+	searching *fairqueue.Limiter // limits concurrent searches
+	mend      sync.Once          // starts mending at the first Lead
+	mended    chan struct{}      // closed when searches find all executions
 
 	check      *syncs.Probe
 	unreadable unreadable
@@ -108,7 +108,7 @@ func (r row) Scan(into ...any) error { return r(into...) }
 // start starts the writer of a newly opened store. Close waits for it.
 func (s *Store) start() *Store {
 	s.queue, s.closed = make(chan write), make(chan struct{})
-	s.searching, s.mended = turns.NewGate(searchesAtOnce), make(chan struct{})
+	s.searching, s.mended = fairqueue.NewLimiter(searchesAtOnce), make(chan struct{})
 	s.check, s.reads.note = syncs.NewProbe(s.tryWrite), s.note
 	s.group.Go(s.writer)
 	return s

@@ -1,4 +1,4 @@
-package turns
+package fairqueue
 
 import (
 	"testing"
@@ -11,11 +11,11 @@ import (
 // until enough have left.
 func TestLimitOfAGateChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		gate, left := NewGate(1), 0
+		gate, left := NewLimiter(1), 0
 		leaves := make(chan func(), 5) // of those that are admitted
 		for range 5 {
 			go func() {
-				leave, err := gate.Pass("", "", 0).Enter(t.Context())
+				leave, err := gate.Waiter("", "", 0).Enter(t.Context())
 				if err != nil {
 					t.Error(err)
 				}
@@ -43,7 +43,7 @@ func TestLimitOfAGateChanges(t *testing.T) {
 // get theirs. A place that is left is for all.
 func TestTenantsShareAGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		gate, inside := NewSharedGate(8), map[string]chan func(){} // leave functions of those that are inside
+		gate, inside := NewSharedLimiter(8), map[string]chan func(){} // leave functions of those that are inside
 		for _, step := range []struct {
 			tenant string
 			leaves string // a tenant of which one leaves before
@@ -56,7 +56,7 @@ func TestTenantsShareAGate(t *testing.T) {
 				inside[step.tenant] = entered
 				for range 10 {
 					go func() {
-						if leave, err := gate.Pass(runtime.TenantID(step.tenant), "", 0).Enter(t.Context()); err == nil {
+						if leave, err := gate.Waiter(runtime.TenantID(step.tenant), "", 0).Enter(t.Context()); err == nil {
 							entered <- leave
 						}
 					}()

@@ -1,4 +1,4 @@
-package turns
+package fairqueue
 
 import (
 	"cmp"
@@ -20,24 +20,24 @@ type Queue[K, T comparable] struct {
 }
 
 // A Level contains a Queue's items of one priority: for each tenant the items of each of its keys,
-// in order. No lane is empty.
+// in order. No key has none.
 type Level[K, T comparable] struct {
 	Priority runtime.Priority
-	tenants  Lanes[runtime.TenantID, Lanes[K, []T]]
+	tenants  RoundRobin[runtime.TenantID, RoundRobin[K, []T]]
 }
 
 // Len returns the number of items.
 func (q *Queue[K, T]) Len() int { return q.length }
 
 // Push adds an item of a tenant's key.
-func (q *Queue[K, T]) Push(tenant runtime.TenantID, key K, priority runtime.Priority, item T) {
+func (q *Queue[K, T]) Push(tenant runtime.TenantID, id K, priority runtime.Priority, item T) {
 	at, found := q.find(priority)
 	if !found {
 		q.levels = slices.Insert(q.levels, at, &Level[K, T]{Priority: priority})
 	}
-	lane := q.levels[at].tenants.Lane(tenant).Queue.Lane(key)
-	place, _ := slices.BinarySearchFunc(lane.Queue, item, q.Compare)
-	lane.Queue = slices.Insert(lane.Queue, place, item)
+	key := q.levels[at].tenants.Key(tenant).Queue.Key(id)
+	index, _ := slices.BinarySearchFunc(key.Queue, item, q.Compare)
+	key.Queue = slices.Insert(key.Queue, index, item)
 	q.length++
 }
 
@@ -61,8 +61,8 @@ func (q *Queue[K, T]) Levels() []*Level[K, T] { return slices.Clone(q.levels) }
 func (l *Level[K, T]) All() iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for tenant := range l.tenants.All() {
-			for lane := range tenant.Queue.All() {
-				for _, item := range lane.Queue {
+			for key := range tenant.Queue.All() {
+				for _, item := range key.Queue {
 					if !yield(item) {
 						return
 					}
@@ -83,15 +83,15 @@ func (q *Queue[K, T]) Pop() (item T, ok bool) {
 // Take removes and returns the first item of a level that fits, and returns false if none does.
 func (q *Queue[K, T]) Take(level *Level[K, T], fits func(T) bool) (item T, ok bool) {
 	for tenant := range level.tenants.All() {
-		for lane := range tenant.Queue.All() {
-			at := slices.IndexFunc(lane.Queue, fits)
+		for key := range tenant.Queue.All() {
+			at := slices.IndexFunc(key.Queue, fits)
 			if at < 0 {
 				continue
 			}
-			item = lane.Queue[at]
-			tenant.Queue.EndTurn(lane)
+			item = key.Queue[at]
+			tenant.Queue.EndTurn(key)
 			level.tenants.EndTurn(tenant)
-			q.drop(level, tenant, lane, at)
+			q.drop(level, tenant, key, at)
 			return item, true
 		}
 	}
@@ -100,7 +100,7 @@ func (q *Queue[K, T]) Take(level *Level[K, T], fits func(T) bool) (item T, ok bo
 
 // Remove removes an item that was pushed with this tenant, key and priority, and reports whether it
 // was there.
-func (q *Queue[K, T]) Remove(tenant runtime.TenantID, key K, priority runtime.Priority, item T) bool {
+func (q *Queue[K, T]) Remove(tenant runtime.TenantID, id K, priority runtime.Priority, item T) bool {
 	level, found := q.find(priority)
 	if !found {
 		return false
@@ -109,32 +109,32 @@ func (q *Queue[K, T]) Remove(tenant runtime.TenantID, key K, priority runtime.Pr
 	if keys == nil {
 		return false
 	}
-	lane := keys.Queue.Find(key)
-	if lane == nil {
+	key := keys.Queue.Find(id)
+	if key == nil {
 		return false
 	}
-	at := slices.Index(lane.Queue, item)
+	at := slices.Index(key.Queue, item)
 	if at >= 0 {
-		q.drop(q.levels[level], keys, lane, at)
+		q.drop(q.levels[level], keys, key, at)
 	}
 	return at >= 0
 }
 
-// drop removes one item of a lane, and every lane and level that is empty then.
-func (q *Queue[K, T]) drop(level *Level[K, T], tenant *Lane[runtime.TenantID, Lanes[K, []T]], lane *Lane[K, []T], at int) {
+// drop removes one item of a key, and every key and level that is empty then.
+func (q *Queue[K, T]) drop(level *Level[K, T], tenant *Key[runtime.TenantID, RoundRobin[K, []T]], key *Key[K, []T], at int) {
 	// The usual case takes constant time. Clearing the place releases the item's memory.
 	if at == 0 {
 		var none T
-		lane.Queue[0] = none
-		lane.Queue = lane.Queue[1:]
+		key.Queue[0] = none
+		key.Queue = key.Queue[1:]
 	} else {
-		lane.Queue = slices.Delete(lane.Queue, at, at+1)
+		key.Queue = slices.Delete(key.Queue, at, at+1)
 	}
 	q.length--
-	if len(lane.Queue) > 0 {
+	if len(key.Queue) > 0 {
 		return
 	}
-	if tenant.Queue.Remove(lane); tenant.Queue.Len() > 0 {
+	if tenant.Queue.Remove(key); tenant.Queue.Len() > 0 {
 		return
 	}
 	if level.tenants.Remove(tenant); level.tenants.Len() == 0 {

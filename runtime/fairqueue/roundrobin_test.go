@@ -1,4 +1,4 @@
-package turns
+package fairqueue
 
 import (
 	"slices"
@@ -7,10 +7,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestLanesWalk compares lanes with a plain list of keys in the order of their turns.
-func TestLanesWalk(t *testing.T) {
+// TestRoundRobinWalk compares keys with a plain list of keys in the order of their turns.
+func TestRoundRobinWalk(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var lanes Lanes[string, int]
+		var keys RoundRobin[string, int]
 		var model []string
 		drawKey := rapid.SampledFrom([]string{"a", "b", "c", "d", "e"})
 		there := func(t *rapid.T) string {
@@ -20,44 +20,44 @@ func TestLanesWalk(t *testing.T) {
 			return rapid.SampledFrom(model).Draw(t, "key")
 		}
 		t.Repeat(map[string]func(*rapid.T){
-			"lane": func(t *rapid.T) {
+			"k": func(t *rapid.T) {
 				key := drawKey.Draw(t, "key")
-				lane := lanes.Lane(key)
+				k := keys.Key(key)
 				if !slices.Contains(model, key) {
 					model = append(model, key)
-					if lane.Queue != 0 {
-						t.Fatalf("a new lane has %d", lane.Queue)
+					if k.Queue != 0 {
+						t.Fatalf("a new k has %d", k.Queue)
 					}
 				}
-				lane.Queue++
+				k.Queue++
 			},
 			"took": func(t *rapid.T) {
 				key := there(t)
-				lanes.EndTurn(lanes.Find(key))
+				keys.EndTurn(keys.Find(key))
 				at := slices.Index(model, key)
 				model = append(slices.Delete(model, at, at+1), key)
 			},
 			"remove": func(t *rapid.T) {
 				key := there(t)
-				lanes.Remove(lanes.Find(key))
+				keys.Remove(keys.Find(key))
 				at := slices.Index(model, key)
 				model = slices.Delete(model, at, at+1)
 			},
 			"": func(t *rapid.T) {
 				var got []string
-				for lane := range lanes.All() {
-					if got = append(got, lane.Key); lanes.Find(lane.Key) != lane || lane.Queue == 0 {
-						t.Fatalf("the lane of %s isn't found, or is empty", lane.Key)
+				for k := range keys.All() {
+					if got = append(got, k.ID); keys.Find(k.ID) != k || k.Queue == 0 {
+						t.Fatalf("the k of %s isn't found, or is empty", k.ID)
 					}
 				}
-				if !slices.Equal(got, model) || lanes.Len() != len(model) {
-					t.Fatalf("%q, %d, want %q", got, lanes.Len(), model)
+				if !slices.Equal(got, model) || keys.Len() != len(model) {
+					t.Fatalf("%q, %d, want %q", got, keys.Len(), model)
 				}
-				if first := lanes.First(); (first == nil) != (len(model) == 0) || first != nil && first.Key != model[0] {
+				if first := keys.First(); (first == nil) != (len(model) == 0) || first != nil && first.ID != model[0] {
 					t.Fatalf("first is %+v, want that of %q", first, model)
 				}
-				if lanes.Find("none") != nil {
-					t.Fatal("a lane that doesn't exist is found")
+				if keys.Find("none") != nil {
+					t.Fatal("a k that doesn't exist is found")
 				}
 			},
 		})
@@ -66,15 +66,15 @@ func TestLanesWalk(t *testing.T) {
 
 // TestAllStopsWithItsLoop ends a loop early.
 func TestAllStopsWithItsLoop(t *testing.T) {
-	var lanes Lanes[int, int]
+	var keys RoundRobin[int, int]
 	for key := range 3 {
-		lanes.Lane(key)
+		keys.Key(key)
 	}
-	for lane := range lanes.All() {
-		if lane.Key == 1 {
+	for k := range keys.All() {
+		if k.ID == 1 {
 			break
 		}
-		if lane.Key == 2 {
+		if k.ID == 2 {
 			t.Error("it continued")
 		}
 	}

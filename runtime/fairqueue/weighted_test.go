@@ -1,4 +1,4 @@
-package turns
+package fairqueue
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 func TestFairWalk(t *testing.T) {
 	weights := map[string]int{"a": 1, "b": 1, "c": 2, "d": 3, "e": 7, "f": 1000}
 	rapid.Check(t, func(t *rapid.T) {
-		var fair Fair[string, int]
+		var fair Weighted[string, int]
 		waiting := map[string]int{}            // the model: items by key
 		both := map[[2]string]map[string]int{} // turns of two keys since both wait
 		missed := map[string]map[string]int{}  // turns of others since a key's last, or since it arrived
@@ -31,16 +31,16 @@ func TestFairWalk(t *testing.T) {
 		}
 		draw := rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f"})
 		serve := func(t *rapid.T) string {
-			flow := fair.First()
-			if (flow == nil) != (len(waiting) == 0) {
-				t.Fatalf("first is %+v of %v", flow, waiting)
+			tenant := fair.First()
+			if (tenant == nil) != (len(waiting) == 0) {
+				t.Fatalf("first is %+v of %v", tenant, waiting)
 			}
-			if flow == nil {
+			if tenant == nil {
 				return ""
 			}
-			key := flow.Key
-			fair.EndTurn(flow)
-			flow.Queue--
+			key := tenant.ID
+			fair.EndTurn(tenant)
+			tenant.Queue--
 			waiting[key]--
 			missed[key] = map[string]int{}
 			for other, turns := range missed {
@@ -62,8 +62,8 @@ func TestFairWalk(t *testing.T) {
 				}
 			}
 			if waiting[key] == 0 {
-				start[key] = flow.tag.start
-				fair.Remove(flow)
+				start[key] = tenant.tag.start
+				fair.Remove(tenant)
 				gone(key)
 			}
 			return key
@@ -71,15 +71,15 @@ func TestFairWalk(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"come": func(t *rapid.T) {
 				key := draw.Draw(t, "key")
-				flow := fair.Flow(key, weights[key])
-				if flow.Key != key || flow.Queue != waiting[key] {
-					t.Fatalf("the flow of %s is %+v, want %d items", key, flow, waiting[key])
+				tenant := fair.Tenant(key, weights[key])
+				if tenant.ID != key || tenant.Queue != waiting[key] {
+					t.Fatalf("the tenant of %s is %+v, want %d items", key, tenant, waiting[key])
 				}
 				added := rapid.IntRange(1, 20).Draw(t, "items")
-				flow.Queue += added
+				tenant.Queue += added
 				if waiting[key] == 0 {
-					if flow.tag.start < start[key] {
-						t.Fatalf("%s gains %d by coming back", key, start[key]-flow.tag.start)
+					if tenant.tag.start < start[key] {
+						t.Fatalf("%s gains %d by coming back", key, start[key]-tenant.tag.start)
 					}
 					for other := range waiting {
 						both[[2]string{key, other}] = map[string]int{}
@@ -95,16 +95,16 @@ func TestFairWalk(t *testing.T) {
 				if waiting[key] == 0 {
 					t.Skip()
 				}
-				flow := fair.Flow(key, weights[key])
-				flow.Queue = 0
-				start[key] = flow.tag.start
-				fair.Remove(flow)
+				tenant := fair.Tenant(key, weights[key])
+				tenant.Queue = 0
+				start[key] = tenant.tag.start
+				fair.Remove(tenant)
 				gone(key)
 			},
 			"ahead": func(t *rapid.T) {
 				var want []string
-				for flow := range fair.Order(func(f *Flow[string, int]) int { return f.Queue }) {
-					if want = append(want, flow.Key); len(want) == 30 {
+				for tenant := range fair.Order(func(f *Tenant[string, int]) int { return f.Queue }) {
+					if want = append(want, tenant.ID); len(want) == 30 {
 						break
 					}
 				}
@@ -123,8 +123,8 @@ func TestFairWalk(t *testing.T) {
 				if len(waiting) == 0 {
 					clear(start)
 				}
-				if len(waiting) == 0 && len(fair.flows)+len(fair.clock.tags) > 0 {
-					t.Fatalf("%d flows are remembered of an empty one", len(fair.flows))
+				if len(waiting) == 0 && len(fair.tenants)+len(fair.clock.tags) > 0 {
+					t.Fatalf("%d flows are remembered of an empty one", len(fair.tenants))
 				}
 			},
 		})
@@ -132,27 +132,27 @@ func TestFairWalk(t *testing.T) {
 }
 
 // turnsOf serves n items, and returns their keys.
-func turnsOf(fair *Fair[string, int], n int) (order string) {
+func turnsOf(fair *Weighted[string, int], n int) (order string) {
 	for range n {
-		flow := fair.First()
-		order += flow.Key
-		fair.EndTurn(flow)
-		if flow.Queue--; flow.Queue == 0 {
-			fair.Remove(flow)
+		tenant := fair.First()
+		order += tenant.ID
+		fair.EndTurn(tenant)
+		if tenant.Queue--; tenant.Queue == 0 {
+			fair.Remove(tenant)
 		}
 	}
 	return order
 }
 
 func TestWeightsAreInterleaved(t *testing.T) {
-	var fair Fair[string, int]
-	fair.Flow("a", 3).Queue = 100
-	fair.Flow("b", 1).Queue = 100
-	fair.Flow("c", 0).Queue = 1
+	var fair Weighted[string, int]
+	fair.Tenant("a", 3).Queue = 100
+	fair.Tenant("b", 1).Queue = 100
+	fair.Tenant("c", 0).Queue = 1
 	if got := turnsOf(&fair, 13); got != "abcaaabaaabaa" {
 		t.Errorf("the order is %s", got)
 	}
-	fair.Flow("a", 1) // its weight changed
+	fair.Tenant("a", 1) // its weight changed
 	if got := turnsOf(&fair, 8); got != "abababab" {
 		t.Errorf("the order is %s", got)
 	}
@@ -161,17 +161,17 @@ func TestWeightsAreInterleaved(t *testing.T) {
 // TestReturningKeyGainsNothing uses a key with one item at a time that returns after each turn. It
 // gets no more than its share, and gets it immediately if it requests less.
 func TestReturningKeyGainsNothing(t *testing.T) {
-	var fair Fair[string, int]
-	fair.Flow("a", 1).Queue = 1000
-	fair.Flow("b", 2).Queue = 1000
+	var fair Weighted[string, int]
+	fair.Tenant("a", 1).Queue = 1000
+	fair.Tenant("b", 2).Queue = 1000
 	order := ""
 	for range 30 {
-		fair.Flow("x", 1).Queue = 1
+		fair.Tenant("x", 1).Queue = 1
 		turn := turnsOf(&fair, 1)
 		order += turn
 		if turn != "x" {
-			fair.Flow("x", 1).Queue = 0 // it leaves unserved
-			fair.Remove(fair.Flow("x", 1))
+			fair.Tenant("x", 1).Queue = 0 // it leaves unserved
+			fair.Remove(fair.Tenant("x", 1))
 		}
 	}
 	count := func(key rune) (n int) {
@@ -186,18 +186,18 @@ func TestReturningKeyGainsNothing(t *testing.T) {
 		t.Errorf("%s: %d, %d, %d", order, a, b, x)
 	}
 	turnsOf(&fair, 300)
-	fair.Flow("y", 1).Queue = 50 // it gets nothing for the past
-	if got := turnsOf(&fair, 40); fair.Flow("y", 1).Queue < 39 {
-		t.Errorf("%s: %d of 50 are left", got, fair.Flow("y", 1).Queue)
+	fair.Tenant("y", 1).Queue = 50 // it gets nothing for the past
+	if got := turnsOf(&fair, 40); fair.Tenant("y", 1).Queue < 39 {
+		t.Errorf("%s: %d of 50 are left", got, fair.Tenant("y", 1).Queue)
 	}
 }
 
-// TestPassedOverFlowGetsOneTurn checks that a flow that was passed over, for example because it
+// TestPassedOverFlowGetsOneTurn checks that a tenant that was passed over, for example because it
 // doesn't fit, is first afterwards but doesn't catch up on all missed turns.
 func TestPassedOverFlowGetsOneTurn(t *testing.T) {
-	var fair Fair[string, int]
-	fair.Flow("a", 1).Queue = 100
-	b := fair.Flow("b", 1)
+	var fair Weighted[string, int]
+	fair.Tenant("a", 1).Queue = 100
+	b := fair.Tenant("b", 1)
 	b.Queue = 100
 	for range 50 {
 		fair.EndTurn(b)
@@ -207,11 +207,11 @@ func TestPassedOverFlowGetsOneTurn(t *testing.T) {
 	}
 }
 
-// TestFairAllocatesNothing also covers a flow that arrives and leaves.
+// TestFairAllocatesNothing also covers a tenant that arrives and leaves.
 func TestFairAllocatesNothing(t *testing.T) {
-	var fair Fair[string, int]
+	var fair Weighted[string, int]
 	if got := testing.AllocsPerRun(1000, func() {
-		fair.Flow("a", 3).Queue = 1
+		fair.Tenant("a", 3).Queue = 1
 		turnsOf(&fair, 1)
 	}); got > 1 { // the string that turnsOf returns
 		t.Errorf("%v allocations", got)
@@ -222,9 +222,9 @@ func TestFairAllocatesNothing(t *testing.T) {
 func BenchmarkFair(b *testing.B) {
 	for _, keys := range []int{1, 50, 10_000} {
 		b.Run(fmt.Sprint(keys), func(b *testing.B) {
-			var fair Fair[int, int]
+			var fair Weighted[int, int]
 			for key := range keys {
-				fair.Flow(key, 1+key%10)
+				fair.Tenant(key, 1+key%10)
 			}
 			b.ReportAllocs()
 			for b.Loop() {

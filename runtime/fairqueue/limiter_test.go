@@ -1,4 +1,4 @@
-package turns
+package fairqueue
 
 import (
 	"context"
@@ -29,14 +29,14 @@ func TestGateAdmitsByPriorityThenByTurns(t *testing.T) {
 		"one that is calmed down":    {[]string{"x!", "y!"}, -1, -1, 0, "ba"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			gate := NewGate(1)
-			leave, err := gate.Pass("", "other", runtime.PriorityRefill).Enter(t.Context())
+			gate := NewLimiter(1)
+			leave, err := gate.Waiter("", "other", runtime.PriorityRefill).Enter(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
 			order := ""
 			leaving, giveUp := context.WithCancelCause(t.Context())
-			var passes []*Pass
+			var passes []*Waiter
 			for i, who := range test.waiting {
 				ctx := t.Context()
 				if i == test.leave {
@@ -83,19 +83,19 @@ func TestGateAdmitsByPriorityThenByTurns(t *testing.T) {
 }
 
 // of returns an environment from "tenant/environment", or from an environment alone.
-func passOf(gate *Gate, name string, priority runtime.Priority) *Pass {
+func passOf(gate *Limiter, name string, priority runtime.Priority) *Waiter {
 	tenant, key, found := strings.Cut(name, "/")
 	if !found {
 		tenant, key = "", name
 	}
-	return gate.Pass(runtime.TenantID(tenant), key, priority)
+	return gate.Waiter(runtime.TenantID(tenant), key, priority)
 }
 
 var errGaveUp = errors.New("gave up")
 
 // TestGateLosesNoPlace checks that a pass that is admitted just when it gives up releases its place.
 func TestGateLosesNoPlace(t *testing.T) {
-	gate := NewGate(1)
+	gate := NewLimiter(1)
 	for range 1000 {
 		leave, err := passOf(gate, "a", 0).Enter(t.Context())
 		if err != nil {
@@ -121,7 +121,7 @@ func TestGateLosesNoPlace(t *testing.T) {
 // TestPassKeepsItsPriority checks that a runner that starts again has its latest priority.
 func TestPassKeepsItsPriority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		gate := NewGate(1)
+		gate := NewLimiter(1)
 		late := passOf(gate, "a", runtime.PriorityRefill)
 		leave, err := late.Enter(t.Context())
 		if err != nil {
@@ -132,7 +132,7 @@ func TestPassKeepsItsPriority(t *testing.T) {
 			t.Errorf("its priority is %d", got)
 		}
 		order := make(chan string, 2)
-		for name, pass := range map[string]*Pass{"refill": passOf(gate, "b", runtime.PriorityRefill), "again": late} {
+		for name, pass := range map[string]*Waiter{"refill": passOf(gate, "b", runtime.PriorityRefill), "again": late} {
 			go func() {
 				if leave, err := pass.Enter(t.Context()); err == nil {
 					order <- name
