@@ -219,7 +219,6 @@ func ValidateVariables(field string, variables []Variable) error {
 	return nil
 }
 
-// printable reports whether s is valid UTF-8 without spaces and ASCII control characters.
 func printable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f })
 }

@@ -47,7 +47,6 @@ const (
 	RunnerGone     RunnerState = "GONE"     // it no longer exists
 )
 
-// runnerOrder lists the states in the order in which a runner passes through them.
 var runnerOrder = []RunnerState{RunnerStarting, RunnerIdle, RunnerClaiming, RunnerClaimed, RunnerStopping, RunnerGone}
 
 // Before reports whether a runner in state s can still move to state t.

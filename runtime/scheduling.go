@@ -236,7 +236,6 @@ const (
 	TaskOther         TaskEventKind = "OTHER"
 )
 
-// sentences describe the kinds in words.
 var sentences = map[TaskEventKind]string{
 	TaskPlaced:        "It was placed on a machine",
 	TaskPreparing:     "Its sandbox is being prepared",

@@ -15,7 +15,6 @@ type TenantID string
 // DefaultTenant is the tenant of callers without another one.
 const DefaultTenant TenantID = ""
 
-// defaultTenantName is the name of DefaultTenant in the API.
 const defaultTenantName = "default"
 
 // String returns the tenant's name as the API spells it.

@@ -206,7 +206,6 @@ func (r *Reader) TryNext() (Event, error) {
 	return r.output(x.Marks.StartedAt)
 }
 
-// execution returns the latest state of the execution.
 func (r *Reader) execution() runtime.Execution {
 	if r.source.Session != nil {
 		return r.source.Session.Execution()
@@ -214,7 +213,6 @@ func (r *Reader) execution() runtime.Execution {
 	return r.source.Execution
 }
 
-// resized returns the event of the next record, which is a terminal size.
 func (r *Reader) resized(began time.Time) (Event, error) {
 	record, err := r.log.TryNext()
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// reasons describe the causes to people.
 var reasons = map[runtime.LossCause]string{
 	runtime.LossStorageFull: "the server's disk, or the space that --keep-bytes leaves for output, was full when it was printed",
 	runtime.LossUnwritable:  "the server could not write it when it was printed: the disk failed or was read-only, or no file descriptors were left",

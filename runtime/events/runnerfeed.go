@@ -74,7 +74,6 @@ type report struct {
 	message string
 }
 
-// A waitingEvent is an event in a watcher's queue.
 type waitingEvent struct {
 	RunnerEvent
 	isNew bool // nothing was sent about the runner before

@@ -81,7 +81,6 @@ func (l *RoundRobin[K, Q]) All() iter.Seq[*Key[K, Q]] {
 	}
 }
 
-// append adds a key as the last one of the ring.
 func (l *RoundRobin[K, Q]) append(key *Key[K, Q]) {
 	if l.first == nil {
 		l.first, key.previous, key.next = key, key, key
@@ -92,7 +91,6 @@ func (l *RoundRobin[K, Q]) append(key *Key[K, Q]) {
 	last.next, l.first.previous = key, key
 }
 
-// unlink takes a key out of the ring.
 func (l *RoundRobin[K, Q]) unlink(key *Key[K, Q]) {
 	if key.next == key {
 		l.first = nil

@@ -74,7 +74,6 @@ func (p *callLimiter) take(id runtime.RunnerID, tenant runtime.TenantID) (freed 
 	return nil, nil
 }
 
-// leave returns a slot.
 func (p *callLimiter) leave(id runtime.RunnerID, tenant runtime.TenantID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -75,7 +75,6 @@ func (a *Access) SearchFiles(ctx context.Context, id runtime.RunnerID, search Se
 	return found, err
 }
 
-// below returns an entry whose path is relative to a directory.
 func below(id runtime.RunnerID, dir string, info agent.FileInfo) runtime.File {
 	entry := file(id, info)
 	if dir != "" {

@@ -29,7 +29,6 @@ type AttackRun struct {
 // failed reports whether an attack wasn't blocked, or none was tried.
 func (r *AttackRun) failed() bool { return r.Tried == 0 || r.Held < r.Tried }
 
-// attackRunFile returns the path of the last record of a tier.
 func attackRunFile(data string, tier runtime.Isolation) string {
 	return filepath.Join(data, "attacks-"+strings.ToLower(string(tier))+".json")
 }

@@ -37,7 +37,6 @@ func (c Caller) Bind(ctx context.Context) (_ context.Context, release func()) {
 	return timed, func() { stop(); expire(); cancel(nil) }
 }
 
-// unauthenticated returns UNAUTHENTICATED with a formatted message.
 func unauthenticated(format string, args ...any) *runtime.Error {
 	return runtime.Errorf(runtime.CodeUnauthenticated, format, args...)
 }

@@ -31,7 +31,6 @@ const (
 	MaxGrantLife     = 30 * 24 * time.Hour
 )
 
-// grants sign grants and verify their signatures.
 type grants struct {
 	key    []byte // for verification; derived from the server's key
 	signer jose.Signer
@@ -83,7 +82,6 @@ func (b *Registry) Sign(by access.Principal, g access.Grant, life time.Duration)
 	return grantPrefix + text, g, nil
 }
 
-// authenticateGrant returns the caller with a grant.
 func (b *Registry) authenticateGrant(shown string) (Caller, error) {
 	token, err := jwt.ParseSigned(strings.TrimPrefix(shown, grantPrefix), []jose.SignatureAlgorithm{jose.HS256})
 	if err != nil {

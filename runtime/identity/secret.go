@@ -30,7 +30,6 @@ func newSecret() (id, text string, hash []byte) {
 	return made.String(), text, hashOf(text)
 }
 
-// hashOf returns the hash of a token's text, which is stored in place of the text.
 func hashOf(text string) []byte {
 	sum := sha256.Sum256([]byte(text))
 	return sum[:]

@@ -8,7 +8,6 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 )
 
-// maxSessions bounds the sessions of one person.
 const maxSessions = 20
 
 // endOldest makes room for one more session of a person. It deletes ended sessions first, then the

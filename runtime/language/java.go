@@ -33,7 +33,6 @@ func javaProgram(file string, source []byte) Program {
 	return p
 }
 
-// A javaSource is what the text of a Java source declares.
 type javaSource struct {
 	pkg    string
 	types  []string // top-level ones
@@ -236,7 +235,6 @@ func (l *javaLexer) skip(begin int, end string) {
 	}
 }
 
-// peek returns the token after this one.
 func (l *javaLexer) peek() string {
 	ahead := *l
 	return ahead.next()

@@ -105,7 +105,6 @@ type limits struct {
 	Seconds      *int `yaml:"seconds"`
 }
 
-// extend returns the set with the changes of a file's text.
 func (s *Set) extend(file string, text []byte) (*Set, error) {
 	var in struct {
 		Languages []entry `yaml:"languages"`
@@ -140,7 +139,6 @@ func (s *Set) extend(file string, text []byte) (*Set, error) {
 	return set, set.unambiguous(file)
 }
 
-// change applies an entry to a recipe.
 func (e entry) change(r *Recipe) {
 	override(&r.Name, e.Name)
 	override(&r.Aliases, e.Aliases)
@@ -165,7 +163,6 @@ func (e entry) change(r *Recipe) {
 	}
 }
 
-// override overwrites a field that the file names.
 func override[T any](to *T, from *T) {
 	if from != nil {
 		*to = *from

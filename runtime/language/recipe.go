@@ -94,7 +94,6 @@ func (r Recipe) ParseVersion(printed string) string {
 	return ""
 }
 
-// compile compiles the pattern of a checked recipe.
 func (r *Recipe) compile() {
 	if r.VersionPattern != "" {
 		r.version = regexp.MustCompile(r.VersionPattern)

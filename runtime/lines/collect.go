@@ -65,7 +65,6 @@ func lastState(data []byte) []byte {
 // atNext says that the page ends before the next line that begins.
 const atNext = -1
 
-// selects reports whether to examine a line that began.
 func (c *collector) selects(at position, stream runtime.Stream) bool {
 	number := at.begun[0]
 	if number < c.From || at.begun[c.Stream] <= c.Skip && c.Skip > 0 {
@@ -188,7 +187,6 @@ func (c *collector) endsOnly() bool {
 // needs reports whether the page needs what comes next of a stream's open line.
 func (c *collector) needs(stream runtime.Stream) bool { return c.open[stream] && !c.cut[stream] }
 
-// full reports whether the page is complete.
 func (c *collector) full() bool {
 	return c.closed != 0 && !c.open[runtime.Stdout] && !c.open[runtime.Stderr]
 }

@@ -58,7 +58,6 @@ type Book struct {
 	latest  *list.List // of *entry; most recently used first
 }
 
-// A tenant has calls that read or wait.
 type tenant struct {
 	turn  fairqueue.Slots // capacity 1
 	calls int             // guarded by Book.mu

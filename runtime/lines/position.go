@@ -88,7 +88,6 @@ func (p *position) end(stream runtime.Stream, newline bool, to sink) {
 	}
 }
 
-// lose advances past lost bytes.
 func (p *position) lose(lost int64, since time.Duration, to sink) {
 	if lost <= 0 {
 		return

@@ -27,7 +27,6 @@ type waiter struct {
 	admitted      bool         // admit left it waiting
 }
 
-// claimed is the result of a claim.
 type claimed struct {
 	runner runtime.Runner
 	err    error
@@ -67,7 +66,6 @@ func (o *loop) admit() {
 	}
 }
 
-// endWait ends what admit began for a waiting claim.
 func (w *waiter) endWait() {
 	if w.claim.Waiting != nil {
 		w.claim.Waiting.end()

@@ -39,7 +39,6 @@ func (l *listing) begin(now time.Time) bool {
 	return true
 }
 
-// end records the result of a list.
 func (l *listing) end(now time.Time, err error) {
 	l.underway = false
 	l.alarmed = l.alarmed && l.again
@@ -57,7 +56,6 @@ type changes struct {
 	removed map[runtime.RunnerID]int // number of the change that removed a runner
 }
 
-// note counts a change of a runner.
 func (c *changes) note(e *entry) {
 	c.last++
 	e.change = c.last

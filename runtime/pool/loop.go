@@ -138,7 +138,6 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// start starts a runner in a worker.
 func (o *loop) start(now time.Time) {
 	e := &entry{Runner: runtime.Runner{
 		ID: runtime.NewRunnerID(), Environment: o.goal.making, State: runtime.RunnerStarting, CreatedAt: now,
@@ -195,7 +194,6 @@ func (o *loop) request(e *entry) {
 	})
 }
 
-// fail records a failed start.
 func (o *loop) fail(reason string) {
 	before := o.failures.Count
 	o.failures = o.failures.failed(time.Now(), reason)

@@ -132,7 +132,6 @@ func leastUseful(spec Spec, have []Member) []Member {
 	return members
 }
 
-// stop adds a runner to remove.
 func (a *Actions) stop(m Member, reason runtime.GoneReason) {
 	a.Stop = append(a.Stop, Stop{ID: m.ID, Reason: reason})
 }

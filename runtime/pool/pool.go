@@ -323,7 +323,6 @@ func (o *loop) held(id runtime.RunnerID) (*entry, error) {
 	}
 }
 
-// gone returns RUNNER_GONE for a runner.
 func gone(id runtime.RunnerID) error {
 	return runtime.Errorf(runtime.CodeRunnerGone, "runner %s is gone", id)
 }

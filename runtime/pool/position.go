@@ -44,7 +44,6 @@ type positions struct {
 	turn atomic.Int64              // nanoseconds of one turn; 0 means unknown
 }
 
-// valid reports whether the positions need not be computed again yet.
 func (p *positions) valid(now time.Time) bool {
 	due := p.due.Load()
 	return due != nil && now.Before(*due)
@@ -67,7 +66,6 @@ func (p *Pool) QueuePosition(ctx context.Context, w *Waiting) QueuePosition {
 	return QueuePosition{Position: int(position), EstimatedWait: time.Duration(position * p.positions.turn.Load())}
 }
 
-// computePositions computes the positions of all claims, unless they are still valid.
 func (o *loop) computePositions(now time.Time) {
 	if o.pool.positions.valid(now) {
 		return
@@ -93,7 +91,6 @@ type pace struct {
 // pacedTurns is how many turns the mean mostly consists of.
 const pacedTurns = 16
 
-// wait records how many claims wait now.
 func (p *pace) wait(now time.Time, waiting int) {
 	switch {
 	case waiting == 0:
@@ -103,7 +100,6 @@ func (p *pace) wait(now time.Time, waiting int) {
 	}
 }
 
-// served records that a waiting claim was served.
 func (p *pace) served(now time.Time) {
 	p.turns = min(p.turns+1, pacedTurns)
 	p.mean += (now.Sub(p.since) - p.mean) / time.Duration(p.turns)

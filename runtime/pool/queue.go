@@ -20,7 +20,6 @@ type queue struct {
 	dry       int // how often no idle runner was left for a claim
 }
 
-// callers are the waiting claims of one tenant.
 type callers = fairqueue.RoundRobin[string, line]
 
 // A line is the list of one caller's waiting claims. It is never empty.
@@ -32,10 +31,8 @@ type (
 	callerQueue = fairqueue.Key[string, line]
 )
 
-// length returns the number of waiting claims.
 func (q *queue) length() int { return len(q.deadlines) }
 
-// push appends w to its caller's line.
 func (q *queue) push(w *waiter) {
 	w.dry = q.dry
 	w.tenant = q.tenants.Tenant(w.claim.Claim.Tenant, w.claim.Weight)
@@ -50,7 +47,6 @@ func (q *queue) push(w *waiter) {
 	heap.Push(&q.deadlines, w)
 }
 
-// next returns the claim whose turn it is; nil means none waits.
 func (q *queue) next() *waiter {
 	tenant := q.tenants.First()
 	if tenant == nil {
@@ -69,7 +65,6 @@ func (q *queue) serve(w *waiter) {
 	q.remove(w)
 }
 
-// pop removes and returns the next claim; nil means none waits.
 func (q *queue) pop() *waiter {
 	w := q.next()
 	if w != nil {
@@ -93,7 +88,6 @@ func (q *queue) expired(now time.Time) *waiter {
 	return w
 }
 
-// nextDeadline returns the earliest deadline; the zero value means no claim waits.
 func (q *queue) nextDeadline() time.Time {
 	if len(q.deadlines) == 0 {
 		return time.Time{}
@@ -165,7 +159,6 @@ func inTurns(c *callers) (all []*waiter) {
 	return all
 }
 
-// deadlines is a heap.Interface of claims, ordered by deadline.
 type deadlines []*waiter
 
 func (d deadlines) Len() int           { return len(d) }

@@ -12,7 +12,6 @@ import (
 // starts when there is room: claims that still wait for room go first in the cluster's queue.
 const yieldedFor = 10 * time.Second
 
-// A yielding is how many idle runners a pool has given up.
 type yielding struct {
 	runners int
 	until   time.Time

@@ -28,7 +28,6 @@ type attempt struct {
 	evidence *runtime.Evidence // the host's counters at the end; nil means none, or not needed
 }
 
-// run opens a stream and copies its events until it ends.
 func (a *attempt) run(ctx context.Context, joined func(*agent.Session)) {
 	if stream, err := a.connect(ctx); err == nil {
 		joined(stream)
@@ -45,7 +44,6 @@ func (a *attempt) run(ctx context.Context, joined func(*agent.Session)) {
 	}
 }
 
-// connect opens a stream that starts the execution or attaches to it.
 func (a *attempt) connect(ctx context.Context) (*agent.Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, openWithin)
 	defer cancel()

@@ -93,7 +93,6 @@ func (s *Session) difference(ctx context.Context, x runtime.Execution) (differen
 	return difference, 0, err
 }
 
-// A reading is an io.Reader.
 type reading func(p []byte) (int, error)
 
 // Read implements io.Reader.

@@ -23,7 +23,6 @@ const (
 	wordSpace  = lineSpaces + "\v\f"
 )
 
-// A comparedText is one of the two compared texts.
 type comparedText struct {
 	in     io.Reader
 	buffer [pieceBytes]byte
@@ -58,10 +57,8 @@ func (s *comparedText) peek() []byte {
 	return s.unread
 }
 
-// ended reports whether nothing follows.
 func (s *comparedText) ended() bool { return len(s.peek()) == 0 }
 
-// take takes n bytes of those that peek returned.
 func (s *comparedText) take(n int) {
 	taken := s.unread[:n]
 	s.unread = s.unread[n:]

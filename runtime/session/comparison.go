@@ -37,13 +37,11 @@ func compareOutput(how runtime.Comparison, expected, output io.Reader) (*runtime
 	return difference, nil
 }
 
-// An expectedError says that the expected output couldn't be read.
 type expectedError struct{ error }
 
 // Unwrap returns the reader's error.
 func (e expectedError) Unwrap() error { return e.error }
 
-// describeDifference describes a difference in a sentence without an end.
 func describeDifference(d runtime.OutputDifference) string {
 	switch {
 	case d.Actual == nil:
@@ -55,7 +53,6 @@ func describeDifference(d runtime.OutputDifference) string {
 	}
 }
 
-// A comparison is one call of compareOutput.
 type comparison struct{ expected, output *comparedText }
 
 // lines compares line by line. trim ignores white space at line ends and blank lines at the end.
@@ -145,7 +142,6 @@ func numbersMatch(expected, output string, tolerance float64) bool {
 	return err == nil && math.Abs(e-o) <= tolerance*max(1, math.Abs(e))
 }
 
-// commonPrefix returns the length of the longest common beginning.
 func commonPrefix(a, b []byte) int {
 	n := min(len(a), len(b))
 	if bytes.Equal(a[:n], b[:n]) {

@@ -35,14 +35,12 @@ func hintAbout(x runtime.Execution, env runtime.Environment, stderr []byte) stri
 	return ""
 }
 
-// A failure is the evidence about a failed program.
 type failure struct {
 	x      runtime.Execution
 	env    runtime.Environment
 	stderr string // and the message of a program that couldn't be started
 }
 
-// A rule gives the hint about one kind of failure.
 type rule struct {
 	pattern *regexp.Regexp                      // finds it in stderr; nil means that when alone decides
 	when    func(c failure) bool                // nil means always
@@ -82,10 +80,8 @@ var rules = []rule{
 // unreachable matches the words of resolvers and connections without a network.
 var unreachable = re(`(?i)temporary failure in name resolution|temporary failure resolving|name or service not known|could not resolve host|unable to resolve host|bad address '|network is unreachable|\bENETUNREACH\b|\bEAI_AGAIN\b|getaddrinfo ENOTFOUND`)
 
-// re compiles a pattern of the table.
 func re(pattern string) *regexp.Regexp { return regexp.MustCompile(pattern) }
 
-// say returns a text that doesn't depend on the failure.
 func say(text string) func(failure, string) string {
 	return func(failure, string) string { return text }
 }
@@ -100,7 +96,6 @@ func unprinted(c failure) bool {
 	return false
 }
 
-// offline reports whether the runner has no network access.
 func offline(c failure) bool {
 	return !c.env.Network.Access && c.env.Isolation != runtime.IsolationNone
 }
@@ -133,7 +128,6 @@ func isFull(c failure) bool {
 	return false
 }
 
-// full advises on a full file system.
 func full(c failure, _ string) string {
 	return fmt.Sprintf("a directory was full: %s holds %d MiB, /tmp twice that, each with at most 1,024 files and 256 more for each MiB (`rockpool env put %s --workspace SIZE`); /dev/shm holds half of the memory",
 		runtime.Workspace, c.env.Resources.WorkspaceMiB, c.env.ID)
@@ -156,7 +150,6 @@ func pythonModule(c failure, name string) string {
 	return module(c, name) + fmt.Sprintf(" (if the image has it, --warm-module %s loads it in advance)", name)
 }
 
-// homes matches a program in a home directory that can't be started.
 var homes = re(`(/root|/home)/\S+: (?:\d+: )?(?:not found|No such file|Permission denied|no such file)`)
 
 // homeOf returns the home directory of a program that couldn't be started; "" means that it is elsewhere.
@@ -174,7 +167,6 @@ func notStarted(c failure) bool {
 	return (c.x.End.ExitCode == 126 || c.x.End.ExitCode == 127) && ofProgram
 }
 
-// ownFile advises on a program that is named by its path.
 func ownFile(c failure, name string) string {
 	if strings.HasPrefix(name, "/") && !strings.HasPrefix(name, runtime.Workspace+"/") {
 		return noProgram(c, "")

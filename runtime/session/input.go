@@ -15,7 +15,6 @@ import (
 // inputPatience bounds how long a write waits for a program that doesn't read.
 const inputPatience = 10 * time.Second
 
-// An input is the known state of an execution's stdin.
 type input struct {
 	turn chan struct{} // capacity 1; the writer that put its token in owns the fields below
 

@@ -38,7 +38,7 @@ func (o *loop) check(ctx context.Context, now time.Time) {
 	if o.killed.noted && !o.killed.timedOut && o.exit.reason == "" && o.reach.late(o.killed.by, now) {
 		o.timeOut(ctx)
 	}
-	// No more output is expected. The next attempt fails, and attempted uses the reason in went.
+	// No more output is expected. The next attempt fails, and attempted uses the reason in exit.
 	if stream, _ := o.stream.Get(); stream != nil && o.exit.reason != "" && now.Sub(o.exit.at) > goneGrace {
 		_ = stream.Close()
 	}

@@ -76,7 +76,6 @@ type runnerExit struct {
 	reason runtime.GoneReason // "" means it exists
 }
 
-// A result is the end of an execution.
 type result struct {
 	facts   execution.Facts
 	exit    agent.Exit
@@ -143,7 +142,6 @@ func (s *Session) lead(ctx context.Context, pool Pool) *result {
 	return o.end
 }
 
-// recall applies what an earlier server stored.
 func (o *loop) recall(now time.Time) {
 	if o.recovered == nil {
 		return
@@ -159,7 +157,6 @@ func (o *loop) recall(now time.Time) {
 	}
 }
 
-// report makes the loop call f. Workers use it.
 func (o *loop) report(f func()) {
 	select {
 	case o.reports <- f:
@@ -177,14 +174,12 @@ func (o *loop) try(ctx context.Context, now time.Time) {
 	})
 }
 
-// join makes stream the one to write to.
 func (o *loop) join(stream *agent.Session) {
 	o.tries.known = true
 	o.stream.Set(stream)
 	o.sendKill()
 }
 
-// attempted handles the result of an attempt.
 func (o *loop) attempted(ctx context.Context, now time.Time) {
 	a := o.tries.attempt
 	o.reach.observe(a)
@@ -316,7 +311,6 @@ func (o *loop) gone(reason runtime.GoneReason, now time.Time) {
 	}
 }
 
-// limits returns the limits that applied to the execution.
 func (o *loop) limits() execution.Limits {
 	x, resources := o.Execution(), o.runner.Environment.Resources
 	lease := time.Duration(0)

@@ -91,7 +91,6 @@ func (r *record) output(ctx context.Context, stream *agent.Session, event agent.
 	r.add(ctx, stream, output.Record{Stream: runtime.Stream(event.Stream), Offset: event.Offset, Since: event.Time, Data: event.Data})
 }
 
-// add adds a record to the log.
 func (r *record) add(ctx context.Context, stream *agent.Session, record output.Record) {
 	if err := r.log.Add(record); err != nil {
 		r.warn("an agent violated its protocol", err)
@@ -177,7 +176,6 @@ func (s *stall) excuses(now time.Time) bool {
 // stalledAfter is how long a write may take before the disk counts as stalled.
 const stalledAfter = time.Second
 
-// maxLosses bounds the recorded losses of an execution.
 const maxLosses = 100
 
 // lose records why output from an offset on is lost, for readers and the next server. If that can't be
@@ -215,7 +213,6 @@ func (r *record) putLosses(ctx context.Context, losses []runtime.OutputLoss) {
 	}
 }
 
-// warn logs a fault with the execution's id.
 func (r *record) warn(what string, err error) {
 	r.session.host.Logger.Warn(what, zap.String("execution", string(r.session.Execution().ID)), zap.Error(err))
 }

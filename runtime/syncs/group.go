@@ -20,7 +20,6 @@ type Group[V any] struct {
 	calls map[string]*call[V]
 }
 
-// A call is running or done.
 type call[V any] struct {
 	input string
 	done  chan struct{} // closed when value and err are set
@@ -67,7 +66,6 @@ func (g *Group[V]) Do(ctx context.Context, key, input string, spawn func(func(co
 	}
 }
 
-// call returns the call of a key, and whether it is new.
 func (g *Group[V]) call(key, input string) (c *call[V], isNew bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -79,7 +77,6 @@ func (g *Group[V]) call(key, input string) (c *call[V], isNew bool) {
 	return c, true
 }
 
-// end publishes the result of a call to all that wait for it.
 func (g *Group[V]) end(key string, c *call[V]) {
 	if c.err != nil || !g.keep {
 		g.mu.Lock()

@@ -6,7 +6,6 @@ import "sync/atomic"
 // that goroutine. Only one goroutine may call Set, and it must do so before any Get.
 type Latest[T comparable] struct{ version atomic.Pointer[version[T]] }
 
-// A version is a value until the next one is set.
 type version[T comparable] struct {
 	value   T
 	changed chan struct{} // closed when there is a newer version

@@ -26,7 +26,6 @@ type Probe struct {
 	tries  sync.WaitGroup // Close waits for them
 }
 
-// An attempt is one try.
 type attempt struct {
 	began time.Time
 	done  chan struct{} // closed when err is set
@@ -59,7 +58,6 @@ func (p *Probe) Check(ctx context.Context) (time.Time, error) {
 	}
 }
 
-// attempt returns the last try, or a new one if that is too old.
 func (p *Probe) attempt() *attempt {
 	p.mu.Lock()
 	defer p.mu.Unlock()

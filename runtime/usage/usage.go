@@ -38,7 +38,6 @@ type Agents struct {
 	lines map[runtime.TenantID]*line
 }
 
-// A question is a question to one agent.
 type question struct {
 	began time.Time // from which its time limits count
 	last  answer    // to an earlier question
@@ -94,7 +93,6 @@ func (a *Agents) Usage(ctx context.Context, id runtime.RunnerID, tenant runtime.
 	return found.usage, found.at
 }
 
-// question returns the current question to an agent, or starts a new one.
 func (a *Agents) question(id runtime.RunnerID, tenant runtime.TenantID) *question {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -114,7 +112,6 @@ func (a *Agents) question(id runtime.RunnerID, tenant runtime.TenantID) *questio
 	return q
 }
 
-// over reports whether the agent may be asked again.
 func (q *question) over() bool {
 	select {
 	case <-q.done:
@@ -124,7 +121,6 @@ func (q *question) over() bool {
 	}
 }
 
-// query sends a request to an agent and publishes the answer.
 func (a *Agents) query(ctx context.Context, id runtime.RunnerID, tenant runtime.TenantID, q *question) {
 	found, err := a.read(ctx, id, tenant, q.began)
 	switch {
@@ -148,7 +144,6 @@ func (a *Agents) forget(id runtime.RunnerID, q *question) {
 	}
 }
 
-// read waits for a turn and reads an agent's answer.
 func (a *Agents) read(ctx context.Context, id runtime.RunnerID, tenant runtime.TenantID, began time.Time) (answer, error) {
 	ctx, cancel := context.WithDeadline(ctx, began.Add(patience))
 	defer cancel()
@@ -174,7 +169,6 @@ func (a *Agents) read(ctx context.Context, id runtime.RunnerID, tenant runtime.T
 	return answer{usage, at}, err
 }
 
-// errNoTurn is the error of a question that got no turn in time.
 var errNoTurn = errors.New("too many other agents are being asked")
 
 // line returns a tenant's line. The caller must leave it.

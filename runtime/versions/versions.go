@@ -104,7 +104,6 @@ func (b *Cache) measurement(ctx context.Context, env runtime.Environment) *measu
 	return m
 }
 
-// ended reports whether the measurement's other fields may be read.
 func (m *measurement) ended() bool {
 	select {
 	case <-m.done:
