@@ -50,17 +50,11 @@ type Source struct {
 
 // A Book caches the indexes of the logs that were read last. Its methods are safe for concurrent use.
 type Book struct {
-	turns fairqueue.Slots // limits concurrent reads, in order of the tenants' arrival
+	slots *fairqueue.TenantSlots // for reads; those of one tenant run one after the other
 
-	mu      sync.Mutex // guards the fields below
-	tenants map[runtime.TenantID]*tenant
-	kept    map[runtime.ExecutionID]*list.Element
-	latest  *list.List // of *entry; most recently used first
-}
-
-type tenant struct {
-	turn  fairqueue.Slots // capacity 1
-	calls int             // guarded by Book.mu
+	mu     sync.Mutex // guards the fields below
+	kept   map[runtime.ExecutionID]*list.Element
+	latest *list.List // of *entry; most recently used first
 }
 
 // An entry is the cached index of one execution.
@@ -79,30 +73,9 @@ const (
 // NewBook returns an empty Book.
 func NewBook() *Book {
 	return &Book{
-		turns: make(fairqueue.Slots, max(1, goruntime.GOMAXPROCS(0)/2)), tenants: map[runtime.TenantID]*tenant{},
-		kept: map[runtime.ExecutionID]*list.Element{}, latest: list.New(),
+		slots: fairqueue.NewTenantSlots(max(1, goruntime.GOMAXPROCS(0)/2), 1),
+		kept:  map[runtime.ExecutionID]*list.Element{}, latest: list.New(),
 	}
-}
-
-// turn calls work in the tenant's turn. The calls of one tenant run one after the other.
-func (b *Book) turn(ctx context.Context, id runtime.TenantID, work func() error) error {
-	b.mu.Lock()
-	t := b.tenants[id]
-	if t == nil {
-		t = &tenant{turn: make(fairqueue.Slots, 1)}
-		b.tenants[id] = t
-	}
-	t.calls++
-	b.mu.Unlock()
-	defer func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if t.calls--; t.calls == 0 {
-			delete(b.tenants, id)
-		}
-	}()
-	// The tenant's turn comes first, so that calls that wait for it take no shared slot.
-	return t.turn.Do(ctx, func() error { return b.turns.Do(ctx, work) })
 }
 
 // entry returns the index of a log. If the tenant, or all together, have too many, it drops the one
@@ -157,7 +130,7 @@ func (b *Book) Read(ctx context.Context, source Source, q Query) (page Page, err
 			done = true
 			return err
 		}
-		err = b.turn(ctx, source.Tenant, func() error {
+		err = b.slots.Do(ctx, source.Tenant, func() error {
 			err := step()
 			if errors.Is(err, output.ErrPosition) { // the log was truncated or damaged after it was counted
 				b.forget(source.ID)
