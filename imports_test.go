@@ -21,7 +21,7 @@ const (
 var layers = []struct{ packages, imports string }{
 	{tools, tools},
 	{"./agent/... ./web", "./agent/... ./runtime/backoff ./runtime/paths"},
-	{"./runtime/store", "./runtime/... " + databases},
+	{"./runtime/store/...", "./runtime/... " + databases},
 	{"./runtime/...", "./runtime/... ./runtime/store ./agent"}, // the services, above any cluster
 	{"./local/image/...", ofLocal + " github.com/google/go-containerregistry/..."},
 	{"./local/network/fence", ofLocal + " github.com/google/nftables/... github.com/vishvananda/..."},
