@@ -1,412 +1,80 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
-	"io"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 )
 
-const module = "github.com/rockpool/rockpool"
+const (
+	// tools are the vocabulary and what every layer may use.
+	tools = "./runtime ./runtime/backoff ./runtime/disk ./runtime/health ./runtime/language ./runtime/paths ./runtime/similar ./runtime/syncs ./runtime/timing ./runtime/fairqueue"
+	// heavy packages may be imported where a layer names them literally.
+	heavy     = "./runtime/store " + databases + " github.com/hashicorp/nomad/... github.com/hashicorp/go-memdb/... github.com/opencontainers/... github.com/google/nftables/... github.com/vishvananda/... github.com/google/go-containerregistry/... github.com/99designs/... github.com/vektah/... github.com/alecthomas/kong/... github.com/prometheus/... github.com/modelcontextprotocol/..."
+	databases = "database/sql/... modernc.org/... github.com/jackc/... github.com/pressly/..."
+	ofLocal   = "./local/... ./agent/... " + tools
+	ofServer  = "./server/... ./client ./config ./doors/... ./graph/... ./web ./local/... ./nomad/... ./runtime/... ./agent/... ./runtime/store"
+)
 
-// mayImport lists the packages of this module that each package may import; docs/architecture.md
-// draws it. Every package has a row, and every entry is used. Tests may import more.
-var mayImport = map[string][]string{
-	".": {"agent/embedded", "cli", "cli/connection", "client", "config", "doctor", "image", "local/image", "local/sandbox", "local/sandbox/daemon", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/roots", "local/uids", "runtime", "runtime/engine", "runtime/language", "runtime/similar", "server", "server/private"},
-
-	"agent":                  {},
-	"agent/bridge":           {},
-	"agent/cmd":              {"agent", "agent/cmd/confinement", "agent/cmd/groups", "agent/cmd/host", "agent/cmd/namespaces", "agent/cmd/peer", "agent/cmd/process", "agent/cmd/task"},
-	"agent/cmd/confinement":  {"agent/cmd/proc"},
-	"agent/cmd/files":        {"agent", "agent/cmd/confinement", "runtime/paths"},
-	"agent/cmd/groups":       {"agent/cmd/confinement", "agent/cmd/launch", "agent/cmd/proc", "agent/serve"},
-	"agent/cmd/host":         {"agent", "agent/cmd/confinement", "agent/cmd/files", "agent/cmd/groups", "agent/cmd/kernelmemory", "agent/cmd/launch", "agent/cmd/memory", "agent/cmd/namespaces", "agent/cmd/process", "agent/serve"},
-	"agent/cmd/kernelmemory": {"agent/cmd/proc"},
-	"agent/cmd/launch":       {"agent/cmd/confinement", "agent/cmd/proc"},
-	"agent/cmd/memory":       {},
-	"agent/cmd/namespaces":   {"agent/cmd/proc"},
-	"agent/cmd/peer":         {},
-	"agent/cmd/proc":         {},
-	"agent/cmd/process":      {"agent", "agent/cmd/confinement", "agent/cmd/groups", "agent/cmd/kernelmemory", "agent/cmd/launch", "agent/cmd/proc", "agent/cmd/streams", "agent/cmd/warm", "agent/serve", "runtime/backoff"},
-	"agent/cmd/streams":      {"agent"},
-	"agent/cmd/task":         {"agent/bridge", "agent/cmd/confinement", "agent/cmd/groups", "agent/cmd/host", "agent/cmd/memory", "agent/cmd/namespaces", "agent/cmd/peer"},
-	"agent/cmd/warm":         {"agent", "agent/cmd/confinement", "agent/cmd/groups", "agent/cmd/launch"},
-	"agent/embedded":         {},
-	"agent/serve":            {"agent"},
-
-	"runtime":             {},
-	"runtime/activity":    {"runtime"},
-	"runtime/attacks":     {"runtime"},
-	"runtime/audit":       {"runtime", "runtime/backoff", "runtime/linefile", "runtime/share", "runtime/store", "runtime/timing"},
-	"runtime/backoff":     {},
-	"runtime/batch":       {"runtime", "runtime/backoff", "runtime/events", "runtime/latest"},
-	"runtime/clustertest": {"agent", "agent/serve", "runtime", "runtime/past", "test/wait"},
-	"runtime/access":      {"runtime"},
-	"runtime/engine":      {"runtime", "runtime/activity", "runtime/attacks", "runtime/backoff", "runtime/batch", "runtime/events", "runtime/files", "runtime/lines", "runtime/logdir", "runtime/once", "runtime/output", "runtime/pool", "runtime/quota", "runtime/runnerfeed", "runtime/session", "runtime/share", "runtime/store", "runtime/ticket", "runtime/timing", "runtime/usage"},
-	"runtime/events":      {"runtime", "runtime/output", "runtime/session"},
-	"runtime/execution":   {"runtime"},
-	"runtime/files":       {"agent", "runtime", "runtime/paths", "runtime/share"},
-	"runtime/guard":       {"runtime", "runtime/access", "runtime/audit", "runtime/batch", "runtime/engine", "runtime/events", "runtime/files", "runtime/identity", "runtime/quota", "runtime/runnerfeed", "runtime/store", "runtime/ticket"},
-	"runtime/identity":    {"runtime", "runtime/access", "runtime/timing"},
-	"runtime/hints":       {"runtime"},
-	"runtime/diagnosis":   {"runtime"},
-	"runtime/judge":       {"runtime"},
-	"runtime/language":    {"runtime"},
-	"runtime/latest":      {},
-	"runtime/linefile":    {},
-	"runtime/lines":       {"runtime", "runtime/output", "runtime/turns"},
-	"runtime/lockfile":    {},
-	"runtime/logdir":      {"runtime", "runtime/output", "runtime/probe", "runtime/store", "runtime/timing"},
-	"runtime/once":        {},
-	"runtime/output":      {"runtime"},
-	"runtime/past":        {"runtime"},
-	"runtime/paths":       {},
-	"runtime/pool":        {"runtime", "runtime/backoff", "runtime/latest", "runtime/timing", "runtime/turns"},
-	"runtime/probe":       {},
-	"runtime/problems":    {"runtime"},
-	"runtime/quota":       {"runtime", "runtime/store", "runtime/timing"},
-	"runtime/runnerfeed":  {"runtime"},
-	"runtime/session":     {"agent", "runtime", "runtime/backoff", "runtime/diagnosis", "runtime/execution", "runtime/judge", "runtime/latest", "runtime/output", "runtime/share", "runtime/store", "runtime/timing"},
-	"runtime/share":       {"runtime"},
-	"runtime/similar":     {},
-	"runtime/store":       {"runtime", "runtime/access", "runtime/backoff", "runtime/lockfile", "runtime/probe", "runtime/turns"},
-	"runtime/tasks":       {"runtime/timing"},
-	"runtime/ticket":      {"runtime", "runtime/pool", "runtime/share"},
-	"runtime/timing":      {"runtime"},
-	"runtime/turns":       {"runtime"},
-	"runtime/usage":       {"agent", "runtime"},
-	"runtime/versions":    {"runtime", "runtime/access", "runtime/engine", "runtime/events", "runtime/guard", "runtime/language"},
-
-	"local":                  {"local/driver", "local/evidence", "local/host", "local/image", "local/network/access", "local/placing", "local/sandbox", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/spec", "local/scheduler", "local/taskrunner", "local/tiers", "runtime", "runtime/hints", "runtime/language", "runtime/past", "runtime/problems", "runtime/tasks", "runtime/turns"},
-	"local/driver":           {"agent", "local/evidence", "local/host", "local/network/access", "local/process", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/helper", "local/taskrunner", "runtime"},
-	"local/evidence":         {"local/sandbox/cgroup", "runtime"},
-	"local/host":             {"agent", "local/network", "local/sandbox/cgroup", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/oci", "local/sandbox/roots", "local/sandbox/spec", "local/taskrunner", "local/uids", "runtime", "runtime/language", "runtime/lockfile", "runtime/turns"},
-	"local/image":            {"local/image/tree", "runtime", "runtime/backoff", "runtime/turns"},
-	"local/image/tree":       {"runtime"},
-	"local/network":          {},
-	"local/network/access":   {"local/network", "local/sandbox", "local/sandbox/helper", "local/sandbox/launch", "local/taskrunner", "runtime", "runtime/backoff", "runtime/problems"},
-	"local/network/firewall": {"local/network"},
-	"local/placing":          {"local/sandbox", "local/scheduler", "local/taskrunner", "runtime", "runtime/tasks", "runtime/timing", "runtime/turns"},
-	"local/process":          {},
-	"local/sandbox":          {"local/network", "local/sandbox/helper", "local/sandbox/oci", "local/sandbox/spec", "runtime"},
-	"local/sandbox/cgroup":   {"runtime/backoff"},
-	"local/sandbox/cmd":      {"local/network", "local/network/firewall", "local/sandbox/cgroup", "local/sandbox/daemon", "local/sandbox/helper", "local/sandbox/maker", "local/sandbox/oci", "local/sandbox/roots", "local/sandbox/spec"},
-	"local/sandbox/daemon":   {"local/network", "local/sandbox/cgroup", "local/sandbox/helper", "local/sandbox/launch", "local/sandbox/oci", "local/sandbox/roots", "local/sandbox/spec", "local/uids"},
-	"local/sandbox/helper":   {"local/network", "local/sandbox/cgroup", "local/sandbox/oci", "local/sandbox/spec"},
-	"local/sandbox/launch":   {"local/sandbox/helper", "local/sandbox/spec"},
-	"local/sandbox/maker":    {"local/sandbox/spec"},
-	"local/sandbox/oci":      {"agent", "local/sandbox/roots"},
-	"local/sandbox/roots":    {},
-	"local/sandbox/spec":     {"local/sandbox/cgroup"},
-	"local/scheduler":        {"runtime", "runtime/backoff", "runtime/timing", "runtime/turns"},
-	"local/taskrunner":       {"runtime", "runtime/backoff", "runtime/tasks"},
-	"local/thread":           {},
-	"local/tiers":            {"local/host", "local/sandbox", "local/sandbox/oci", "runtime"},
-	"local/uids":             {},
-
-	"nomad":            {"agent", "agent/bridge", "nomad/bridges", "nomad/connection", "nomad/job", "nomad/listing", "nomad/state", "runtime", "runtime/backoff", "runtime/finding", "runtime/hints", "runtime/past", "runtime/problems", "runtime/tasks", "runtime/turns"},
-	"nomad/bridges":    {"agent", "agent/bridge", "nomad/connection", "nomad/job", "runtime"},
-	"nomad/connection": {"agent/embedded", "runtime", "runtime/backoff", "runtime/timing", "runtime/turns"},
-	"nomad/job":        {"agent/embedded", "runtime"},
-	"nomad/listing":    {"agent", "nomad/connection", "nomad/job", "runtime", "runtime/backoff"},
-	"nomad/state":      {"nomad/connection", "nomad/job", "runtime", "runtime/backoff", "runtime/problems", "runtime/turns"},
-
-	"doors":      {"graph/transport/arriving", "graph/transport/peers", "runtime", "runtime/access", "runtime/guard", "runtime/identity", "runtime/language", "runtime/share", "runtime/timing", "runtime/versions"},
-	"doors/jobe": {"doors", "graph/transport/peers", "graph/transport/response", "runtime", "runtime/access", "runtime/batch", "runtime/engine", "runtime/events", "runtime/files", "runtime/language", "runtime/turns"},
-	"doors/mcp":  {"doors", "graph/transport/peers", "runtime", "runtime/access", "runtime/engine", "runtime/events", "runtime/files", "runtime/language", "runtime/share"},
-
-	"graph":                    {"doors", "graph/download", "graph/feed", "graph/gate", "graph/generated", "graph/model", "graph/pagination", "graph/presenter", "graph/transport", "graph/transport/framing", "graph/transport/peers", "graph/transport/response", "graph/transport/socket", "runtime", "runtime/access", "runtime/activity", "runtime/audit", "runtime/batch", "runtime/engine", "runtime/events", "runtime/files", "runtime/guard", "runtime/identity", "runtime/language", "runtime/runnerfeed", "runtime/share", "runtime/ticket", "runtime/versions"},
-	"graph/download":           {"runtime", "runtime/access", "runtime/engine", "runtime/identity", "runtime/timing"},
-	"doors/poseidon":           {"doors", "graph/transport/peers", "graph/transport/socket", "runtime", "runtime/access", "runtime/engine", "runtime/events", "runtime/files", "runtime/share"},
-	"graph/feed":               {"runtime", "runtime/events"},
-	"graph/gate":               {"graph/presenter", "graph/transport", "graph/transport/peers", "runtime", "runtime/access", "runtime/identity"},
-	"graph/generated":          {"graph/model", "graph/pagination", "graph/transport", "runtime", "runtime/access", "runtime/attacks", "runtime/audit", "runtime/engine", "runtime/events", "runtime/files", "runtime/language", "runtime/runnerfeed", "runtime/ticket"},
-	"graph/model":              {"graph/pagination", "runtime", "runtime/audit", "runtime/batch", "runtime/engine", "runtime/events"},
-	"graph/pagination":         {"runtime"},
-	"graph/presenter":          {"graph/transport", "graph/transport/response", "runtime"},
-	"graph/transport":          {"graph/transport/arriving", "graph/transport/peers", "graph/transport/response", "graph/transport/socket", "runtime", "runtime/access"},
-	"graph/transport/arriving": {"graph/transport/peers", "runtime"},
-	"graph/transport/framing":  {"runtime"},
-	"graph/transport/peers":    {"graph/transport/framing", "graph/transport/response", "graph/transport/socket", "runtime"},
-	"graph/transport/response": {"runtime"},
-	"graph/transport/socket":   {},
-
-	"web": {},
-
-	"config": {"agent/embedded", "config/quantity", "graph/transport", "local/network", "local/sandbox/oci", "local/uids", "runtime", "runtime/access", "runtime/language", "runtime/similar"},
-
-	"config/quantity": {},
-
-	"server":           {"agent/embedded", "client", "config", "doors", "doors/jobe", "doors/mcp", "doors/poseidon", "graph", "graph/download", "graph/transport", "graph/transport/arriving", "graph/transport/peers", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "local/tiers", "nomad", "nomad/connection", "nomad/job", "runtime", "runtime/access", "runtime/attacks", "runtime/audit", "runtime/engine", "runtime/finding", "runtime/identity", "runtime/language", "runtime/pool", "runtime/quota", "runtime/share", "runtime/store", "runtime/timing", "server/accesslog", "server/metrics", "server/peering", "server/secure", "server/signin", "web"},
-	"server/accesslog": {"runtime/linefile"},
-	"server/metrics":   {"doors", "graph/transport/peers", "local", "local/scheduler", "nomad", "nomad/listing", "runtime", "runtime/engine", "runtime/tasks", "runtime/timing"},
-	"server/peering":   {"graph/transport/socket"},
-	"server/private":   {"config", "local", "local/sandbox/cgroup", "local/uids", "runtime/backoff", "runtime/lockfile", "server"},
-	"server/secure":    {"graph/transport/socket"},
-	"server/signin":    {"runtime", "runtime/access", "runtime/timing"},
-
-	"client": {"runtime"},
-
-	"cli":            {"cli/advice", "cli/bridge", "cli/cases", "cli/completion", "cli/connection", "cli/copying", "cli/execution", "cli/output", "cli/terminal", "cli/top", "client", "config/quantity", "runtime", "runtime/language", "runtime/paths"},
-	"cli/advice":     {"client", "runtime", "runtime/similar"},
-	"cli/bridge":     {},
-	"cli/cases":      {"cli/advice", "cli/connection", "cli/output", "client", "runtime"},
-	"cli/completion": {"cli/connection", "config/quantity"},
-	"cli/connection": {"client"},
-	"cli/copying":    {"cli/connection", "cli/output", "client", "runtime/paths"},
-	"cli/execution":  {"cli/advice", "cli/connection", "cli/output", "cli/terminal", "client", "runtime"},
-	"cli/output":     {},
-	"cli/terminal":   {"client"},
-	"cli/top":        {"cli/output", "client"},
-
-	"image": {"agent", "cli", "cli/output", "config", "runtime", "runtime/language", "runtime/similar"},
-
-	"doctor":               {"cli", "cli/connection", "client", "config", "doctor/attack", "doctor/attack/world", "local/host", "local/network", "local/sandbox", "local/sandbox/cgroup", "local/sandbox/spec", "local/thread", "local/tiers", "local/uids", "runtime", "runtime/attacks", "runtime/engine", "runtime/finding", "runtime/store", "server", "server/private", "server/secure"},
-	"doctor/attack":        {"client", "doctor/attack/world", "runtime"},
-	"doctor/attack/prober": {},
-	"doctor/attack/world":  {},
-	"runtime/finding":      {},
-
-	"test/artifacts":             {"test/repository"},
-	"test/bench":                 {"cli", "config", "server", "test/bench/bare", "test/bench/bed", "test/bench/floors", "test/bench/judge", "test/bench/measure", "test/bench/rows", "test/bench/rows/executions", "test/bench/rows/onnomad", "test/bench/rows/runners", "test/bench/rows/servers", "test/bench/rows/sustained", "test/commandline"},
-	"test/bench/bare":            {},
-	"test/bench/bed":             {"client", "config", "runtime", "runtime/engine", "runtime/store", "server", "test/bench/bare", "test/bench/floors", "test/bench/judge", "test/bench/measure", "test/bench/socket", "test/bench/usage", "test/commandline"},
-	"test/bench/floors":          {"test/bench/socket", "test/commandline"},
-	"test/bench/judge":           {},
-	"test/bench/measure":         {"test/bench/usage"},
-	"test/bench/rows":            {"client", "test/bench/bed", "test/bench/measure", "test/bench/socket"},
-	"test/bench/rows/executions": {"client", "runtime", "test/bench/bed", "test/bench/measure", "test/bench/rows", "test/bench/socket"},
-	"test/bench/rows/onnomad":    {"test/bench/bare", "test/bench/bed", "test/bench/measure", "test/bench/rows"},
-	"test/bench/rows/runners":    {"client", "local/scheduler", "runtime", "test/bench/bed", "test/bench/floors", "test/bench/measure", "test/bench/rows", "test/bench/socket", "test/bench/usage"},
-	"test/bench/rows/servers":    {"client", "runtime", "test/bench/bed", "test/bench/measure", "test/bench/rows"},
-	"test/bench/rows/sustained":  {"client", "runtime", "test/bench/bed", "test/bench/measure", "test/bench/rows"},
-	"test/bench/socket":          {},
-	"test/bench/usage":           {},
-	"test/chaos":                 {"cli", "client", "config", "test/chaos/clients", "test/chaos/house", "test/chaos/ledger", "test/chaos/moment", "test/chaos/schedule", "test/commandline"},
-	"test/chaos/clients":         {"client", "runtime", "test/chaos/house", "test/chaos/ledger", "test/chaos/moment"},
-	"test/chaos/house":           {"client", "runtime", "test/chaos/ledger", "test/chaos/moment", "test/commandline", "test/postgrestest"},
-	"test/chaos/ledger":          {"test/chaos/moment"},
-	"test/chaos/moment":          {},
-	"test/chaos/schedule":        {"test/chaos/moment"},
-	"test/commandline":           {"cli", "config/quantity"},
-	"test/descriptors":           {},
-	"test/dextest":               {"test/need", "test/port", "test/repository"},
-	"test/disk":                  {"test/need"},
-	"test/e2e/api":               {},
-	"test/e2e/bed":               {"cli", "client", "config", "runtime", "server", "test/artifacts", "test/need", "test/repository", "test/sandboxtest", "test/wait"},
-	"test/e2e/codeocean":         {"test/need", "test/wait"},
-	"test/e2e/commands":          {},
-	"test/e2e/isolation":         {},
-	"test/e2e/jobe":              {},
-	"test/e2e/languages":         {"runtime", "runtime/language", "test/e2e/bed"},
-	"test/e2e/life":              {},
-	"test/e2e/nomad":             {},
-	"test/e2e/pages":             {},
-	"test/e2e/scraping":          {"client", "config", "runtime", "test/e2e/bed", "test/need", "test/wait"},
-	"test/clock":                 {},
-	"test/executable":            {},
-	"test/imagetest":             {"runtime"},
-	"test/need":                  {"runtime/lockfile", "test/artifacts"},
-	"test/nginxtest":             {"test/need", "test/port", "test/wait"},
-	"test/networktest":           {"local/thread", "test/need", "test/wait"},
-	"test/nomadtest":             {"test/need", "test/repository"},
-	"test/nomadtest/cmd":         {"test/nomadtest"},
-	"test/pages":                 {},
-	"test/port":                  {},
-	"test/pipes":                 {},
-	"test/postgrestest":          {"test/need"},
-	"test/reference":             {},
-	"test/repository":            {},
-	"test/sandboxtest":           {"test/need", "test/repository"},
-	"test/sandboxtest/without":   {"test/sandboxtest"},
-	"test/tlstest":               {},
-	"test/wait":                  {},
-	"test/words":                 {},
+// layers say what a package may import; the first row that names it counts. Tests may import more.
+var layers = []struct{ packages, imports string }{
+	{tools, tools},
+	{"./agent/... ./web", "./agent/... ./runtime/backoff ./runtime/paths"},
+	{"./runtime/store/...", "./runtime/... " + databases},
+	{"./runtime/...", "./runtime/... ./runtime/store ./agent"}, // the services, above any cluster
+	{"./local/image/...", ofLocal + " github.com/google/go-containerregistry/..."},
+	{"./local/network/fence", ofLocal + " github.com/google/nftables/... github.com/vishvananda/..."},
+	{"./local/sandbox/...", ofLocal + " github.com/opencontainers/..."},
+	{"./local/scheduler", ofLocal + " github.com/hashicorp/go-memdb/..."},
+	{"./local/...", ofLocal},
+	{"./nomad/...", "./nomad/... ./agent/... github.com/hashicorp/nomad/... " + tools},
+	{"./graph/...", "./graph/... ./doors/... ./runtime/... github.com/99designs/... github.com/vektah/..."},
+	{"./doors/...", "./graph/... ./doors/... ./runtime/... github.com/modelcontextprotocol/..."}, // APIs of other systems
+	{"./client ./cli/... ./config/quantity", "./client ./cli/... ./config/quantity github.com/alecthomas/kong/... " + tools},
+	{"./config", "./config/... ./agent/embedded ./graph/transport ./local/network ./local/sandbox/oci ./local/uids ./runtime/access github.com/alecthomas/kong/... " + tools},
+	{"./server/metrics", ofServer + " github.com/prometheus/..."},
+	{"./server/...", ofServer},
+	{". ./doctor/... ./image", "./doctor/... ./image ./cli/... github.com/alecthomas/kong/... github.com/google/go-containerregistry/... " + ofServer},
+	{"./test/...", "... " + heavy},
 }
 
-// onlyIn lists which packages may import a heavy dependency.
-var onlyIn = map[string][]string{
-	"github.com/hashicorp/nomad":             {"nomad/...", "test/bench/bare", "test/nomadtest/..."},
-	"github.com/opencontainers/runc":         {"local/sandbox/..."},
-	"github.com/opencontainers/cgroups":      {"local/sandbox/..."},
-	"github.com/opencontainers/runtime-spec": {"local/sandbox/..."},
-	"github.com/google/nftables":             {"local/network/firewall", "test/networktest"},
-	"github.com/vishvananda":                 {"local/network/firewall", "test/networktest"},
-	"golang.org/x/net/dns":                   {"local/network/access"},
-	"github.com/hashicorp/go-memdb":          {"local/scheduler"},
-	"github.com/google/go-containerregistry": {"image", "local/image/...", "test/imagetest"},
-	"github.com/klauspost/compress":          {"local/image"},
-	"modernc.org/sqlite":                     {"runtime/store"},
-	"github.com/jackc/pgx":                   {"runtime/store"},
-	"github.com/pressly/goose":               {"runtime/store"},
-	"database/sql":                           {"runtime/store"},
-	"github.com/99designs/gqlgen":            {"graph/..."},
-	"github.com/vektah/gqlparser":            {"graph/...", "test/reference"},
-	"github.com/Khan/genqlient":              {"client"},
-	"github.com/go-jose/go-jose":             {"runtime/identity"},
-	"github.com/rs/cors":                     {"graph"},
-	"github.com/alecthomas/kong":             {".", "cli/...", "config/...", "test/..."},
-	"github.com/goccy/go-yaml":               {"cli/...", "config", "runtime/language", "test/e2e/languages", "test/e2e/scraping"},
-	"github.com/yuin/goldmark":               {"test/pages"},
-	"golang.org/x/term":                      {"cli/..."},
-	"github.com/prometheus":                  {"server/metrics", "test/e2e/scraping"},
-	"github.com/coreos/go-oidc":              {"server/signin"},
-	"golang.org/x/oauth2":                    {"server/signin"},
-	"github.com/modelcontextprotocol/go-sdk": {"doors/mcp"},
-	"github.com/google/jsonschema-go":        {"doors/mcp"},
-}
-
-// A listed package is an entry of `go list` for a package of this module.
-type listed struct {
-	ImportPath string
-	Imports    []string
-}
-
-// list returns all packages of the module.
-func list(t *testing.T) (all []listed) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-e", "-json=ImportPath,Imports", "./...")
-	cmd.Env = append(cmd.Environ(), "CGO_ENABLED=1")
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	decoder := json.NewDecoder(strings.NewReader(string(out)))
-	for {
-		var pkg listed
-		if err := decoder.Decode(&pkg); errors.Is(err, io.EOF) {
-			return all
-		} else if err != nil {
-			t.Fatal(err)
+// match returns the first of some patterns that matches a path, or "".
+func match(patterns, path string) string {
+	for pattern := range strings.FieldsSeq(patterns) {
+		parent, below := strings.CutSuffix(pattern, "/...")
+		if pattern == "..." || path == parent || below && strings.HasPrefix(path, parent+"/") {
+			return pattern
 		}
-		all = append(all, pkg)
-	}
-}
-
-func TestImportsFollowTheArchitecture(t *testing.T) {
-	dead := map[string][]string{}
-	for pkg, allowed := range mayImport {
-		dead[pkg] = slices.Clone(allowed)
-	}
-	for _, pkg := range list(t) {
-		name := relative(pkg.ImportPath)
-		if _, has := mayImport[name]; !has {
-			t.Errorf("%s has no row in mayImport", name)
-		}
-		for _, imported := range pkg.Imports {
-			if why := forbidden(name, imported); why != "" {
-				t.Errorf("%s imports %s: %s", pkg.ImportPath, imported, why)
-			}
-			dead[name] = slices.DeleteFunc(dead[name], func(allowed string) bool { return allowed == relative(imported) })
-		}
-		if len(dead[name]) > 0 {
-			t.Errorf("mayImport allows %s to import %q, which it doesn't", name, dead[name])
-		}
-		delete(dead, name)
-	}
-	for name := range dead {
-		t.Errorf("mayImport has a row for %s, but there is no such package", name)
-	}
-}
-
-// TestHeavyDependenciesAreImportedOnlyWhereAllowed, and every row of onlyIn is used.
-func TestHeavyDependenciesAreImportedOnlyWhereAllowed(t *testing.T) {
-	all := list(t)
-	for dependency, rooms := range onlyIn {
-		for _, room := range rooms {
-			if !slices.ContainsFunc(all, func(pkg listed) bool {
-				imports := func(imported string) bool { return within(imported, dependency) }
-				return matches([]string{room}, relative(pkg.ImportPath)) && slices.ContainsFunc(pkg.Imports, imports)
-			}) {
-				t.Errorf("nothing in %s imports %s", room, dependency)
-			}
-		}
-	}
-}
-
-// relative returns a package's import path below the module.
-func relative(path string) string {
-	if path == module {
-		return "."
-	}
-	return strings.TrimPrefix(path, module+"/")
-}
-
-// forbidden says why a package may not import another; "" if it may.
-func forbidden(pkg, imported string) string {
-	for dependency, rooms := range onlyIn {
-		if within(imported, dependency) && !matches(rooms, pkg) {
-			return "it belongs in " + strings.Join(rooms, ", ") + " only"
-		}
-	}
-	if imported != module && !strings.HasPrefix(imported, module+"/") {
-		return ""
-	}
-	switch name := relative(imported); {
-	case within(name, "test") && !forTests(pkg):
-		return "product code never imports what only tests use"
-	case !slices.Contains(mayImport[pkg], name):
-		return "mayImport doesn't list it"
 	}
 	return ""
 }
 
-// forTests reports whether only tests, the bench and chaos use a package.
-func forTests(pkg string) bool {
-	return within(pkg, "test") || strings.HasSuffix(pkg, "test") || strings.Contains(pkg, "test/")
-}
-
-func within(path, parent string) bool {
-	return path == parent || strings.HasPrefix(path, parent+"/")
-}
-
-func matches(patterns []string, pkg string) bool {
-	return slices.ContainsFunc(patterns, func(pattern string) bool {
-		parent, all := strings.CutSuffix(pattern, "/...")
-		return pkg == parent || all && within(pkg, parent)
-	})
-}
-
-func TestImportRulesCanFail(t *testing.T) {
-	for _, test := range []struct {
-		pkg, imported string
-		fine          bool
-	}{
-		{"graph", module + "/runtime/engine", true},
-		{"graph/model", module + "/runtime", true},
-		{"graph", module + "/local", false},
-		{"graph", module + "/runtime/store", false},
-		{"runtime", module + "/agent", false},
-		{"runtime/pool", module + "/runtime/engine", false},
-		{"local/sandbox/helper", module + "/local/uids", false},
-		{"local", module + "/runtime/store", false},
-		{"cli", module + "/runtime/engine", false},
-		{"graph", "github.com/alecthomas/kong", false},
-		{"local", "github.com/opencontainers/runc/libcontainer", false},
-		{"local/sandbox/cmd", "github.com/opencontainers/runc/libcontainer", true},
-		{"local", "github.com/hashicorp/go-memdb", false},
-		{"local/scheduler", "github.com/hashicorp/go-memdb", true},
-		{"local/scheduler", module + "/local/sandbox", false},
-		{"local", "github.com/google/go-containerregistry/pkg/v1/remote", false},
-		{"local/image", "github.com/google/go-containerregistry/pkg/v1/remote", true},
-		{"local/image", module + "/local", false},
-		{"runtime/engine", "database/sql", false},
-		{"agent", module + "/runtime", false},
-		{"web", module + "/graph", false},
-		{"newcomer", module + "/runtime", false},
-		{"runtime/engine", module + "/test/wait", false},
-		{"test/sandboxtest", module + "/test/need", true},
-		{"server/metrics", "github.com/prometheus/client_golang/prometheus", true},
-		{"runtime/engine", "github.com/prometheus/client_golang/prometheus", false},
-		{"local", module + "/server/metrics", false},
-		{".", module + "/server", true},
-		{".", module + "/local", false},
-	} {
-		if why := forbidden(test.pkg, test.imported); (why == "") != test.fine {
-			t.Errorf("%s imports %s: %q", test.pkg, test.imported, why)
+func TestImportsFollowTheLayers(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-e", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, "./...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var unused []string
+	for _, layer := range layers {
+		unused = append(unused, strings.Fields(layer.packages)...)
+	}
+	for line := range strings.Lines(strings.ReplaceAll(string(out), "github.com/rockpool/rockpool", ".")) {
+		pkg := strings.Fields(line)[0]
+		layer := slices.IndexFunc(layers, func(l struct{ packages, imports string }) bool { return match(l.packages, pkg) != "" })
+		if layer < 0 {
+			t.Fatalf("no layer names %s", pkg)
 		}
+		unused = slices.DeleteFunc(unused, func(pattern string) bool { return pattern == match(layers[layer].packages, pkg) })
+		for _, imported := range strings.Fields(line)[1:] {
+			special := match(heavy, imported)
+			if special != "" && !slices.Contains(strings.Fields(layers[layer].imports), special) ||
+				special == "" && strings.HasPrefix(imported, ".") && match(layers[layer].imports, imported) == "" {
+				t.Errorf("%s imports %s; its layer may import %s", pkg, imported, layers[layer].imports)
+			}
+		}
+	}
+	if len(unused) > 0 {
+		t.Errorf("these rules match no package: %q", unused)
 	}
 }

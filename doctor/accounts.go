@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/finding"
+	"github.com/rockpool/rockpool/runtime/health"
 )
 
 // An account is a kernel resource that all runners and other programs share. Each runner can take a
@@ -48,7 +48,7 @@ func accountsShared() []account {
 const fewRunners = 100
 
 // accounts checks the kernel's totals for all runners together.
-func accounts() []finding.Finding {
+func accounts() []health.Finding {
 	var short, settings []string
 	for _, a := range accountsShared() {
 		has, err := kernelSetting(a.setting)
@@ -60,18 +60,18 @@ func accounts() []finding.Finding {
 			settings = append(settings, fmt.Sprintf("%s=%d", a.setting, min(a.reserved+1000*a.each, math.MaxInt32)))
 		}
 	}
-	found := []finding.Finding{finding.Fine("accounts", "%d runners together can't exhaust the machine's totals", fewRunners)}
+	found := []health.Finding{health.Fine("accounts", "%d runners together can't exhaust the machine's totals", fewRunners)}
 	if len(short) > 0 {
-		found[0] = finding.Warning("accounts", "raise the totals: sudo sysctl -w "+strings.Join(settings, " ")+"\nto keep them after a restart, install packaging/rockpool-sysctl.conf in /etc/sysctl.d",
+		found[0] = health.Warning("accounts", "raise the totals: sudo sysctl -w "+strings.Join(settings, " ")+"\nto keep them after a restart, install packaging/rockpool-sysctl.conf in /etc/sysctl.d",
 			"a few runners can exhaust a total of the machine, so that no others start: %s", strings.Join(short, ", "))
 	}
 	found = append(found, diskReads())
 	if mode, err := kernelSetting("vm.overcommit_memory"); err == nil && mode == 2 {
-		found = append(found, finding.Warning("memory", "sudo sysctl -w vm.overcommit_memory=0",
+		found = append(found, health.Warning("memory", "sudo sysctl -w vm.overcommit_memory=0",
 			"vm.overcommit_memory is 2: a runner can reserve memory without using it, and the machine then refuses memory to others"))
 	}
 	if alone, err := kernelSetting("net.core.high_order_alloc_disable"); err == nil && alone == 0 {
-		found = append(found, finding.Warning("network buffers", "sudo sysctl -w net.core.high_order_alloc_disable=1\nto keep it after a restart, install packaging/rockpool-sysctl.conf in /etc/sysctl.d",
+		found = append(found, health.Warning("network buffers", "sudo sysctl -w net.core.high_order_alloc_disable=1\nto keep it after a restart, install packaging/rockpool-sysctl.conf in /etc/sysctl.d",
 			"each one-byte packet of a runner can hold 32 KiB that the kernel charges to no limit; with net.core.high_order_alloc_disable=1 it is 4 KiB"))
 	}
 	if options, err := os.ReadFile("/proc/cmdline"); err == nil {
@@ -86,29 +86,29 @@ func accounts() []finding.Finding {
 }
 
 // diskReads checks whether the runners' disk reads can be limited.
-func diskReads() finding.Finding {
+func diskReads() health.Finding {
 	const name, advice = "disk reads", "a runner that reads a lot slows the disk down for others. Put /usr on a local disk with ext4 or xfs, and use a kernel with blk-throttle"
 	trees, err := cgroup.Mounted()
 	if err != nil {
-		return finding.Warning(name, advice, "control groups are unavailable: %v", err)
+		return health.Warning(name, advice, "control groups are unavailable: %v", err)
 	}
 	disks, err := cgroup.Disks("/usr")
 	switch {
 	case err != nil:
-		return finding.Warning(name, advice, "the disk of /usr can't be found: %v", err)
+		return health.Warning(name, advice, "the disk of /usr can't be found: %v", err)
 	case len(disks) == 0:
-		return finding.Warning(name, advice, "/usr isn't on a local disk whose reads can be limited")
+		return health.Warning(name, advice, "/usr isn't on a local disk whose reads can be limited")
 	case !trees.LimitsReads():
-		return finding.Warning(name, advice, "no cgroup controller limits them: neither io (version 2) nor blkio (version 1) is available")
+		return health.Warning(name, advice, "no cgroup controller limits them: neither io (version 2) nor blkio (version 1) is available")
 	}
-	return finding.Fine(name, "each runner's disk reads can be limited on %s: --disk-read, 128 MiB a second by default", strings.Join(disks, ", "))
+	return health.Fine(name, "each runner's disk reads can be limited on %s: --disk-read, 128 MiB a second by default", strings.Join(disks, ", "))
 }
 
 // judgeBoot checks the kernel's command line.
-func judgeBoot(options string) (found []finding.Finding) {
+func judgeBoot(options string) (found []health.Finding) {
 	for option := range strings.FieldsSeq(options) {
 		if off, is := strings.CutPrefix(option, "cgroup.memory="); is && (strings.Contains(off, "nosocket") || strings.Contains(off, "nokmem")) {
-			found = append(found, finding.Warning("memory", "remove the option from the kernel's command line, and restart the machine",
+			found = append(found, health.Warning("memory", "remove the option from the kernel's command line, and restart the machine",
 				"kernel memory isn't charged to the runners that use it: the kernel was started with %s", option))
 		}
 	}
@@ -117,16 +117,16 @@ func judgeBoot(options string) (found []finding.Finding) {
 
 // judgeCores checks which program receives core dumps. most is the highest RLIMIT_CORE that the
 // server can set.
-func judgeCores(pattern string, most uint64) []finding.Finding {
+func judgeCores(pattern string, most uint64) []health.Finding {
 	const name = "cores"
 	if !strings.HasPrefix(pattern, "|") && !strings.HasPrefix(pattern, "@") {
 		return nil // a file, which no program in a runner may write
 	}
 	receiver := strings.Fields(pattern[1:] + " ?")[0]
 	if pattern[0] == '|' && most > 0 {
-		return []finding.Finding{finding.Fine(name, "%s gets the core dumps of the machine's programs, but not those of runners", receiver)}
+		return []health.Finding{health.Fine(name, "%s gets the core dumps of the machine's programs, but not those of runners", receiver)}
 	}
-	return []finding.Finding{finding.Warning(name, "sudo sysctl -w kernel.core_pattern=core, or, if the pattern begins with |, set a core limit above 0 (LimitCORE= in the unit)",
+	return []health.Finding{health.Warning(name, "sudo sysctl -w kernel.core_pattern=core, or, if the pattern begins with |, set a core limit above 0 (LimitCORE= in the unit)",
 		"%s gets the core dumps of programs that crash in runners, with their memory: this machine's settings don't prevent it", receiver)}
 }
 

@@ -18,8 +18,7 @@ import (
 	"github.com/rockpool/rockpool/doctor/attack"
 	"github.com/rockpool/rockpool/doctor/attack/world"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/attacks"
-	"github.com/rockpool/rockpool/runtime/finding"
+	"github.com/rockpool/rockpool/runtime/health"
 	"github.com/rockpool/rockpool/server"
 	"github.com/rockpool/rockpool/server/private"
 )
@@ -55,7 +54,7 @@ func (c *Command) runAttacks(ctx context.Context, settings config.Config, s cli.
 		class, number := attack.Class(""), 0
 		progress("%d attacks, isolation tier %s\n", len(rows), c.Isolation)
 		if around != nil {
-			if tried := tryNetwork(ctx, srv); tried.Status == finding.Warn {
+			if tried := tryNetwork(ctx, srv); tried.Status == health.Warn {
 				place.NoNetwork = tried.Message
 			}
 		}
@@ -160,8 +159,8 @@ func AttackServer(ctx context.Context, settings config.Config, target *client.Cl
 }
 
 // Record returns the part of a report that the server shows in its health.
-func Record(report attack.Report) *attacks.Record {
-	all := &attacks.Record{At: report.At, Isolation: report.Tier, Version: report.Version, Tried: report.Tried, Held: report.Held, Failed: []string{}}
+func Record(report attack.Report) *health.AttackRun {
+	all := &health.AttackRun{At: report.At, Isolation: report.Tier, Version: report.Version, Tried: report.Tried, Held: report.Held, Failed: []string{}}
 	for _, r := range report.Results {
 		if !r.Held && r.Skipped == "" {
 			all.Failed = append(all.Failed, r.Name)

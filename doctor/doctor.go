@@ -16,7 +16,7 @@ import (
 	"github.com/rockpool/rockpool/cli"
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/local/uids"
-	"github.com/rockpool/rockpool/runtime/finding"
+	"github.com/rockpool/rockpool/runtime/health"
 )
 
 // A Command is rockpool doctor.
@@ -62,8 +62,8 @@ Exit codes: 0 without a FAIL, 1 with at least one.`
 func (c *Command) Run(s cli.Streams) error {
 	ctx, stop := cli.Stoppable()
 	defer stop()
-	var all []finding.Finding
-	report := func(found ...finding.Finding) {
+	var all []health.Finding
+	report := func(found ...health.Finding) {
 		all = append(all, found...)
 		if !c.JSON {
 			for _, f := range found {
@@ -86,7 +86,7 @@ func (c *Command) Run(s cli.Streams) error {
 	}
 	settings, err := config.Private(c.Config)
 	if errors.Is(err, fs.ErrPermission) {
-		report(finding.Warning("settings", "run this as the user of the server, for example with sudo", "%v", err))
+		report(health.Warning("settings", "run this as the user of the server, for example with sudo", "%v", err))
 		settings, err = config.Private(os.DevNull)
 	}
 	if err != nil {
@@ -112,14 +112,14 @@ func (c *Command) Run(s cli.Streams) error {
 	report(disk(settings.Data)...)
 	report(listening(ctx, url, c.trust(served), served.Token))
 	if uids.Root() {
-		report(finding.Fine("root", "running as root"))
+		report(health.Fine("root", "running as root"))
 	} else {
-		report(finding.Fine("root", "not running as root: testing runners without root; `sudo rockpool doctor` tests those of a server with root"))
+		report(health.Fine("root", "not running as root: testing runners without root; `sudo rockpool doctor` tests those of a server with root"))
 	}
 	report(kernelParts(ctx, settings.CgroupParent)...)
 	accepted := err == nil && served.AcceptMissing
 	examineSandbox(ctx, settings, accepted, report)
-	noSandbox := func(f finding.Finding) bool { return f.Name == sandboxMade && f.Status == finding.Fail }
+	noSandbox := func(f health.Finding) bool { return f.Name == sandboxMade && f.Status == health.Fail }
 	if uids.Root() && !slices.ContainsFunc(all, noSandbox) { // it would fail for the same reasons
 		report(c.examineNetwork(ctx)...)
 	}
@@ -130,23 +130,23 @@ func (c *Command) Run(s cli.Streams) error {
 }
 
 // conclude prints the conclusion. It returns exit code 1 if a finding is FAIL.
-func (c *Command) conclude(out io.Writer, all []finding.Finding, subject string) error {
-	count := map[finding.Status]int{}
+func (c *Command) conclude(out io.Writer, all []health.Finding, subject string) error {
+	count := map[health.Status]int{}
 	for _, f := range all {
 		count[f.Status]++
 	}
-	failed := count[finding.Fail] > 0
+	failed := count[health.Fail] > 0
 	var err error
 	switch {
 	case c.JSON:
 		encoder := json.NewEncoder(out)
 		encoder.SetIndent("", "  ")
 		err = encoder.Encode(struct {
-			OK       bool              `json:"ok"`
-			Findings []finding.Finding `json:"findings"`
+			OK       bool             `json:"ok"`
+			Findings []health.Finding `json:"findings"`
 		}{!failed, all})
 	case failed:
-		_, err = fmt.Fprintf(out, "\n%s can't isolate programs yet: %d of %d findings failed.\n", subject, count[finding.Fail], len(all))
+		_, err = fmt.Fprintf(out, "\n%s can't isolate programs yet: %d of %d findings failed.\n", subject, count[health.Fail], len(all))
 	default:
 		_, err = fmt.Fprintf(out, "\n%s can isolate programs.\n", subject)
 	}
@@ -157,7 +157,7 @@ func (c *Command) conclude(out io.Writer, all []finding.Finding, subject string)
 }
 
 // printFinding prints a finding in one line, and its advice below.
-func printFinding(out io.Writer, f finding.Finding) {
+func printFinding(out io.Writer, f health.Finding) {
 	_, _ = fmt.Fprintf(out, "%-4s  %-14s %s\n", f.Status, f.Name, f.Message)
 	if f.Advice != "" {
 		_, _ = fmt.Fprintf(out, "%22s-> %s\n", "", strings.ReplaceAll(f.Advice, "\n", "\n"+strings.Repeat(" ", 24)))

@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/cli"
 	"github.com/rockpool/rockpool/doctor/attack"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
-	"github.com/rockpool/rockpool/runtime/finding"
+	"github.com/rockpool/rockpool/runtime/health"
 )
 
 func TestDoctorJudgesASandbox(t *testing.T) {
@@ -32,7 +32,7 @@ func TestDoctorJudgesASandbox(t *testing.T) {
 		host[kind] = kind + ":[1]"
 	}
 	for _, f := range judgeInside(tight(), host) {
-		if f.Status != finding.OK {
+		if f.Status != health.OK {
 			t.Errorf("%+v", f)
 		}
 	}
@@ -63,7 +63,7 @@ func TestDoctorJudgesASandbox(t *testing.T) {
 			facts[key] = value
 		}
 		for _, f := range judgeInside(facts, host) {
-			if wrong := f.Status == finding.Fail; wrong != (f.Name == test.name) || wrong && f.Advice == "" {
+			if wrong := f.Status == health.Fail; wrong != (f.Name == test.name) || wrong && f.Advice == "" {
 				t.Errorf("%v: %+v", test.spoil, f)
 			}
 		}
@@ -74,30 +74,30 @@ func TestDoctorJudgesTheMachine(t *testing.T) {
 	gone := errors.New("gone")
 	for _, test := range []struct {
 		name string
-		got  finding.Finding
-		want finding.Status
+		got  health.Finding
+		want health.Status
 	}{
-		{"kernel", judgeKernel("6.18.44-x"), finding.OK},
-		{"first kernel", judgeKernel("5.6"), finding.OK},
-		{"old kernel", judgeKernel("5.4.0-150-generic"), finding.Fail},
-		{"very old kernel", judgeKernel("4.19.0"), finding.Fail},
-		{"odd kernel", judgeKernel("x"), finding.Fail},
-		{"room", judgeRoom("/x", 10<<30), finding.OK},
-		{"little room", judgeRoom("/x", 500<<20), finding.Warn},
-		{"no room", judgeRoom("/x", 5<<20), finding.Fail},
-		{"limit", judgeLimit("memory", "memory.max", "67108864", 64<<20, 1, nil), finding.OK},
-		{"quota with its period", judgeLimit("cpu", "cpu.max", "19260 100000", 1<<30, 1, nil), finding.OK},
-		{"no limit", judgeLimit("memory", "memory.max", "max", 64<<20, 1, nil), finding.Fail},
-		{"no limit in version 1", judgeLimit("memory", "memory.limit_in_bytes", "9223372036854771712", 64<<20, 1, nil), finding.Fail},
-		{"no quota in version 1", judgeLimit("cpu", "cpu.cfs_quota_us", "-1", 1<<30, 1, nil), finding.Fail},
-		{"nobody in it", judgeLimit("memory", "memory.max", "67108864", 64<<20, 0, nil), finding.Fail},
-		{"unreadable", judgeLimit("memory", "memory.max", "", 64<<20, 1, gone), finding.Fail},
+		{"kernel", judgeKernel("6.18.44-x"), health.OK},
+		{"first kernel", judgeKernel("5.6"), health.OK},
+		{"old kernel", judgeKernel("5.4.0-150-generic"), health.Fail},
+		{"very old kernel", judgeKernel("4.19.0"), health.Fail},
+		{"odd kernel", judgeKernel("x"), health.Fail},
+		{"room", judgeRoom("/x", 10<<30), health.OK},
+		{"little room", judgeRoom("/x", 500<<20), health.Warn},
+		{"no room", judgeRoom("/x", 5<<20), health.Fail},
+		{"limit", judgeLimit("memory", "memory.max", "67108864", 64<<20, 1, nil), health.OK},
+		{"quota with its period", judgeLimit("cpu", "cpu.max", "19260 100000", 1<<30, 1, nil), health.OK},
+		{"no limit", judgeLimit("memory", "memory.max", "max", 64<<20, 1, nil), health.Fail},
+		{"no limit in version 1", judgeLimit("memory", "memory.limit_in_bytes", "9223372036854771712", 64<<20, 1, nil), health.Fail},
+		{"no quota in version 1", judgeLimit("cpu", "cpu.cfs_quota_us", "-1", 1<<30, 1, nil), health.Fail},
+		{"nobody in it", judgeLimit("memory", "memory.max", "67108864", 64<<20, 0, nil), health.Fail},
+		{"unreadable", judgeLimit("memory", "memory.max", "", 64<<20, 1, gone), health.Fail},
 	} {
-		if test.got.Status != test.want || (test.got.Advice == "") != (test.want == finding.OK) {
+		if test.got.Status != test.want || (test.got.Advice == "") != (test.want == health.OK) {
 			t.Errorf("%s: %+v", test.name, test.got)
 		}
 	}
-	if found := disk("/proc/nonesuch/data"); found[0].Status != finding.Fail {
+	if found := disk("/proc/nonesuch/data"); found[0].Status != health.Fail {
 		t.Errorf("a data directory without room: %+v", found)
 	}
 }
@@ -114,14 +114,14 @@ func TestJudgeShared(t *testing.T) {
 	for _, test := range []struct {
 		pattern string
 		most    uint64
-		want    finding.Status // "": no finding
+		want    health.Status // "": no finding
 	}{
 		{"core", 0, ""},
 		{"/var/crash/%e", 1 << 40, ""},
-		{"|/usr/lib/systemd/systemd-coredump %P", 1 << 40, finding.OK},
-		{"|/usr/lib/systemd/systemd-coredump %P", 0, finding.Warn}, // with 0 the kernel still pipes cores to it
-		{"@/run/cores", 1 << 40, finding.Warn},
-		{"|", 1, finding.OK},
+		{"|/usr/lib/systemd/systemd-coredump %P", 1 << 40, health.OK},
+		{"|/usr/lib/systemd/systemd-coredump %P", 0, health.Warn}, // with 0 the kernel still pipes cores to it
+		{"@/run/cores", 1 << 40, health.Warn},
+		{"|", 1, health.OK},
 	} {
 		got := judgeCores(test.pattern, test.most)
 		if test.want == "" && len(got) > 0 || test.want != "" && (len(got) != 1 || got[0].Status != test.want) {
@@ -148,11 +148,11 @@ func TestJudgeShared(t *testing.T) {
 }
 
 func TestDoctorJudgesANetwork(t *testing.T) {
-	for seen, want := range map[string]finding.Status{
-		"tcp a answered\ntcp b answered\ntcp c ECONNREFUSED\ntcp d EACCES\n": finding.OK,
-		"tcp a answered\ntcp b answered\ntcp c answered\ntcp d EACCES\n":     finding.Fail,
-		"tcp a answered\ntcp b silence\ntcp c silence\ntcp d silence\n":      finding.Warn,
-		"": finding.Warn,
+	for seen, want := range map[string]health.Status{
+		"tcp a answered\ntcp b answered\ntcp c ECONNREFUSED\ntcp d EACCES\n": health.OK,
+		"tcp a answered\ntcp b answered\ntcp c answered\ntcp d EACCES\n":     health.Fail,
+		"tcp a answered\ntcp b silence\ntcp c silence\ntcp d silence\n":      health.Warn,
+		"": health.Warn,
 	} {
 		if got := judgeNetwork(seen, 2); got.Status != want {
 			t.Errorf("%q: %+v", seen, got)

@@ -9,7 +9,7 @@ import (
 	goruntime "runtime"
 
 	"github.com/rockpool/rockpool/runtime/engine"
-	"github.com/rockpool/rockpool/runtime/finding"
+	"github.com/rockpool/rockpool/runtime/health"
 	"github.com/rockpool/rockpool/server"
 )
 
@@ -18,10 +18,10 @@ const doctorImage = "doctor-image"
 
 // examineImages tests whether runners can be created from container images. It uses an empty image,
 // so it needs no registry. cache is the image directory of the real server.
-func examineImages(ctx context.Context, srv *server.Server, p *patient, cache string) finding.Finding {
+func examineImages(ctx context.Context, srv *server.Server, p *patient, cache string) health.Finding {
 	const name = "images"
-	failed := func(err error) finding.Finding {
-		return finding.Warning(name, "environments with the image host still work; container images need a data directory (--data) on ext4, xfs, btrfs or tmpfs", "no runner could be created from a container image: %v", err)
+	failed := func(err error) health.Finding {
+		return health.Warning(name, "environments with the image host still work; container images need a data directory (--data) on ext4, xfs, btrfs or tmpfs", "no runner could be created from a container image: %v", err)
 	}
 	if err := writeEmptyImage(filepath.Join(srv.Config().Images.Files, doctorImage)); err != nil {
 		return failed(err)
@@ -34,7 +34,7 @@ func examineImages(ctx context.Context, srv *server.Server, p *patient, cache st
 	if _, _, err := p.claim(ctx, doctorImage); err != nil {
 		return failed(err)
 	}
-	return finding.Fine(name, "container images work; they are cached in %s, up to %.1f GB", cache, float64(srv.Config().Images.CacheBytes)/1e9)
+	return health.Fine(name, "container images work; they are cached in %s, up to %.1f GB", cache, float64(srv.Config().Images.CacheBytes)/1e9)
 }
 
 // writeEmptyImage writes an image without layers, in the format of docker save.

@@ -16,7 +16,7 @@ import (
 	"github.com/rockpool/rockpool/cli/connection"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/config"
-	"github.com/rockpool/rockpool/runtime/finding"
+	"github.com/rockpool/rockpool/runtime/health"
 	"github.com/rockpool/rockpool/server"
 	"github.com/rockpool/rockpool/server/connections"
 )
@@ -25,10 +25,10 @@ import (
 var oldestKernel = [2]int{5, 6}
 
 // kernel checks the version of the running kernel.
-func kernel() finding.Finding {
+func kernel() health.Finding {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
-		return finding.Failure("kernel", "Rockpool needs Linux", "the version can't be read: %v", err)
+		return health.Failure("kernel", "Rockpool needs Linux", "the version can't be read: %v", err)
 	}
 	release := unix.ByteSliceToString(name.Release[:])
 	return judgeKernel(release)
@@ -36,46 +36,46 @@ func kernel() finding.Finding {
 
 // judgeKernel checks a kernel release, such as "6.8.0-41-generic". A release that it can't parse
 // counts as too old.
-func judgeKernel(release string) finding.Finding {
+func judgeKernel(release string) health.Finding {
 	var major, minor int
 	_, _ = fmt.Sscanf(release, "%d.%d", &major, &minor) // an unreadable part stays 0
 	if major < oldestKernel[0] || major == oldestKernel[0] && minor < oldestKernel[1] {
-		return finding.Failure("kernel", fmt.Sprintf("use Linux %d.%d or later", oldestKernel[0], oldestKernel[1]), "Linux %s is too old", release)
+		return health.Failure("kernel", fmt.Sprintf("use Linux %d.%d or later", oldestKernel[0], oldestKernel[1]), "Linux %s is too old", release)
 	}
-	return finding.Fine("kernel", "Linux %s on %s, %d CPUs", release, goruntime.GOARCH, goruntime.NumCPU())
+	return health.Fine("kernel", "Linux %s on %s, %d CPUs", release, goruntime.GOARCH, goruntime.NumCPU())
 }
 
 // clock checks whether the clock is synchronized: claims and executions are stored with times, and
 // clients compare them with their own clocks.
-func clock() finding.Finding {
+func clock() health.Finding {
 	var state unix.Timex
 	status, err := unix.Adjtimex(&state)
 	switch {
 	case err != nil:
-		return finding.Warning("clock", "synchronize the clock, for example with systemd-timesyncd", "the kernel doesn't report whether the clock is synchronized: %v", err)
+		return health.Warning("clock", "synchronize the clock, for example with systemd-timesyncd", "the kernel doesn't report whether the clock is synchronized: %v", err)
 	case status == unix.TIME_ERROR || state.Status&unix.STA_UNSYNC != 0:
-		return finding.Warning("clock", "synchronize the clock, for example with systemd-timesyncd or chrony, unless the host of this virtual machine does", "the clock isn't synchronized: it is %s", time.Now().UTC().Format(time.RFC3339))
+		return health.Warning("clock", "synchronize the clock, for example with systemd-timesyncd or chrony, unless the host of this virtual machine does", "the clock isn't synchronized: it is %s", time.Now().UTC().Format(time.RFC3339))
 	}
-	return finding.Fine("clock", "synchronized within %v", time.Duration(state.Maxerror)*time.Microsecond)
+	return health.Fine("clock", "synchronized within %v", time.Duration(state.Maxerror)*time.Microsecond)
 }
 
 // manyFiles is the number of open files that 1,000 runners with a few subscribers each need.
 const manyFiles = 16384
 
 // openFiles checks the hard limit: Go raises the soft limit to it.
-func openFiles() finding.Finding {
+func openFiles() health.Finding {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return finding.Warning("open files", "", "the limit of open files can't be read: %v", err)
+		return health.Warning("open files", "", "the limit of open files can't be read: %v", err)
 	}
 	if limit.Max < manyFiles {
-		return finding.Warning("open files", fmt.Sprintf("raise it before starting the server: ulimit -Hn %d, or LimitNOFILE= in its systemd unit", 4*manyFiles), "the server can open at most %d: a runner needs up to eleven and a subscriber one", limit.Max)
+		return health.Warning("open files", fmt.Sprintf("raise it before starting the server: ulimit -Hn %d, or LimitNOFILE= in its systemd unit", 4*manyFiles), "the server can open at most %d: a runner needs up to eleven and a subscriber one", limit.Max)
 	}
-	return finding.Fine("open files", "the server can open up to %d", limit.Max)
+	return health.Fine("open files", "the server can open up to %d", limit.Max)
 }
 
 // languages checks which languages' programs this machine has. A missing one is only a warning.
-func languages() finding.Finding {
+func languages() health.Finding {
 	var there, missing []string
 	for _, s := range server.Starters() {
 		if s.Installed() {
@@ -85,9 +85,9 @@ func languages() finding.Finding {
 		}
 	}
 	if len(missing) > 0 {
-		return finding.Warning("languages", "install the languages that you need; runners see this machine's /usr", "environments for %s can be created; missing: %s", strings.Join(there, ", "), strings.Join(missing, ", "))
+		return health.Warning("languages", "install the languages that you need; runners see this machine's /usr", "environments for %s can be created; missing: %s", strings.Join(there, ", "), strings.Join(missing, ", "))
 	}
-	return finding.Fine("languages", "environments for %s can be created", strings.Join(there, ", "))
+	return health.Fine("languages", "environments for %s can be created", strings.Join(there, ", "))
 }
 
 // Free space in the data directory.
@@ -97,7 +97,7 @@ const (
 )
 
 // disk checks the file system of the data directory, or of its first existing parent.
-func disk(data string) []finding.Finding {
+func disk(data string) []health.Finding {
 	const name = "data"
 	at := data
 	for {
@@ -108,31 +108,31 @@ func disk(data string) []finding.Finding {
 	}
 	var stat unix.Statfs_t
 	if err := unix.Statfs(at, &stat); err != nil {
-		return []finding.Finding{finding.Failure(name, "choose another directory with --data", "%s: %v", data, err)}
+		return []health.Finding{health.Failure(name, "choose another directory with --data", "%s: %v", data, err)}
 	}
-	found := []finding.Finding{judgeRoom(data, int64(stat.Bavail)*stat.Bsize)}
+	found := []health.Finding{judgeRoom(data, int64(stat.Bavail)*stat.Bsize)}
 	if stat.Flags&unix.ST_NOEXEC != 0 {
-		found = append(found, finding.Failure(name, "choose a directory with --data on a file system that isn't mounted noexec", "%s is mounted noexec, but the server executes its helper there", at))
+		found = append(found, health.Failure(name, "choose a directory with --data on a file system that isn't mounted noexec", "%s is mounted noexec, but the server executes its helper there", at))
 	}
 	if stat.Flags&unix.ST_RDONLY != 0 {
-		found = append(found, finding.Failure(name, "choose another directory with --data", "%s is mounted read-only", at))
+		found = append(found, health.Failure(name, "choose another directory with --data", "%s is mounted read-only", at))
 	}
 	if stat.Files > 0 && stat.Ffree < 10_000 {
-		found = append(found, finding.Warning(name, "remove files there, or choose another directory with --data", "%s has only %d free inodes", at, stat.Ffree))
+		found = append(found, health.Warning(name, "remove files there, or choose another directory with --data", "%s has only %d free inodes", at, stat.Ffree))
 	}
 	return found
 }
 
 // judgeRoom judges the free space, in bytes, of the data directory.
-func judgeRoom(data string, free int64) finding.Finding {
+func judgeRoom(data string, free int64) health.Finding {
 	room := fmt.Sprintf("%.1f GB are free for %s", float64(free)/1e9, data)
 	switch advice := "free some space, or choose another directory with --data; output is stored there"; {
 	case free < noRoom:
-		return finding.Failure("data", advice, "%s", room)
+		return health.Failure("data", advice, "%s", room)
 	case free < littleRoom:
-		return finding.Warning("data", advice, "%s", room)
+		return health.Warning("data", advice, "%s", room)
 	}
-	return finding.Fine("data", "%s", room)
+	return health.Fine("data", "%s", room)
 }
 
 // trust returns the TLS configuration for the server to check. A server of the settings must have
@@ -146,10 +146,10 @@ func (c *Command) trust(served config.Config) *tls.Config {
 }
 
 // listening checks the server at url. "": the kernel chooses the port, so the url is unknown.
-func listening(ctx context.Context, url string, trust *tls.Config, token string) finding.Finding {
+func listening(ctx context.Context, url string, trust *tls.Config, token string) health.Finding {
 	const name = "server"
 	if url == "" {
-		return finding.Warning(name, "give the URL with --server", "the address is unknown: the settings let the kernel choose the port")
+		return health.Warning(name, "give the URL with --server", "the address is unknown: the settings let the kernel choose the port")
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -164,9 +164,9 @@ func listening(ctx context.Context, url string, trust *tls.Config, token string)
 	out, err := client.GetHealth(ctx, server)
 	switch {
 	case errors.Is(err, unix.ECONNREFUSED):
-		return finding.Warning(name, "start one: rockpool serve", "no server listens at %s", url)
+		return health.Warning(name, "start one: rockpool serve", "no server listens at %s", url)
 	case err != nil:
-		return finding.Warning(name, "read the server's log, or check whether another program listens there", "%s: %v", url, err)
+		return health.Warning(name, "read the server's log, or check whether another program listens there", "%s: %v", url, err)
 	case out.Health.Status != client.HealthStatusOk:
 		var why []string
 		for _, c := range out.Health.Components {
@@ -174,7 +174,7 @@ func listening(ctx context.Context, url string, trust *tls.Config, token string)
 				why = append(why, fmt.Sprintf("%s is %s (%s)", c.Name, c.Status, c.Message))
 			}
 		}
-		return finding.Warning(name, "read the server's log", "%s is %s: %s", url, out.Health.Status, strings.Join(why, "; "))
+		return health.Warning(name, "read the server's log", "%s is %s: %s", url, out.Health.Status, strings.Join(why, "; "))
 	}
-	return finding.Fine(name, "version %s responds at %s", out.Version, url)
+	return health.Fine(name, "version %s responds at %s", out.Version, url)
 }

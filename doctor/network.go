@@ -25,7 +25,7 @@ import (
 	"github.com/rockpool/rockpool/doctor/attack/world"
 	"github.com/rockpool/rockpool/local/network"
 	"github.com/rockpool/rockpool/local/uids"
-	"github.com/rockpool/rockpool/runtime/finding"
+	"github.com/rockpool/rockpool/runtime/health"
 	"github.com/rockpool/rockpool/server"
 	"github.com/rockpool/rockpool/server/private"
 )
@@ -65,15 +65,15 @@ func (c *Command) runIsolated(ctx context.Context, out, errs io.Writer) (int, er
 
 // examineNetwork tests whether runners can have network access. It uses a runner in a network
 // namespace without connections to the outside.
-func (c *Command) examineNetwork(ctx context.Context) []finding.Finding {
+func (c *Command) examineNetwork(ctx context.Context) []health.Finding {
 	var out, errs bytes.Buffer
 	code, err := c.runIsolated(ctx, &out, &errs)
-	var result struct{ Findings []finding.Finding }
+	var result struct{ Findings []health.Finding }
 	if err == nil && json.Unmarshal(out.Bytes(), &result) != nil {
 		err = fmt.Errorf("the test ended with exit code %d: %s", code, strings.TrimSpace(errs.String()))
 	}
 	if err != nil {
-		return []finding.Finding{noNetwork(err)}
+		return []health.Finding{noNetwork(err)}
 	}
 	return result.Findings
 }
@@ -82,20 +82,20 @@ func (c *Command) examineNetwork(ctx context.Context) []finding.Finding {
 const networkModules = "veth, nf_tables, nft_fib_netdev, nft_reject_netdev, nft_connlimit, nft_masq and sch_tbf"
 
 // noNetwork returns the warning that runners can't have network access, because of err.
-func noNetwork(err error) finding.Finding {
-	return finding.Warning(networkAccess, "until this is fixed, programs get no network access (settings network…). The kernel needs the modules "+networkModules+", which some distributions put into a package of extra modules; this test needs iproute2",
+func noNetwork(err error) health.Finding {
+	return health.Warning(networkAccess, "until this is fixed, programs get no network access (settings network…). The kernel needs the modules "+networkModules+", which some distributions put into a package of extra modules; this test needs iproute2",
 		"runners can't have network access: %v", err)
 }
 
 // probeNetwork tests network access with one runner. It runs in the process that runIsolated starts.
-func (c *Command) probeNetwork(ctx context.Context, settings config.Config) (found []finding.Finding) {
+func (c *Command) probeNetwork(ctx context.Context, settings config.Config) (found []health.Finding) {
 	around, err := OfferWorld(ctx, &settings)
 	if err != nil {
-		return []finding.Finding{noNetwork(err)}
+		return []health.Finding{noNetwork(err)}
 	}
 	defer func() { _ = around.Close() }()
 	say := func(format string, args ...any) {
-		found = append(found, finding.Warning(networkAccess, "the next rockpool doctor or temporary server removes it", format, args...))
+		found = append(found, health.Warning(networkAccess, "the next rockpool doctor or temporary server removes it", format, args...))
 	}
 	err = private.Run(ctx, settings, zap.NewNop(), say, func(ctx context.Context, srv *server.Server) error {
 		found = append(found, tryNetwork(ctx, srv))
@@ -105,7 +105,7 @@ func (c *Command) probeNetwork(ctx context.Context, settings config.Config) (fou
 		found = append(found, noNetwork(err))
 	}
 	if left := RunnersLinks(); len(left) > 0 {
-		found = append(found, finding.Failure(networkAccess, "report it with the output of rockpool doctor --json", "a removed runner left %s", strings.Join(left, ", ")))
+		found = append(found, health.Failure(networkAccess, "report it with the output of rockpool doctor --json", "a removed runner left %s", strings.Join(left, ", ")))
 	}
 	return found
 }
@@ -155,7 +155,7 @@ func raiseLoopback() error {
 
 // tryNetwork gives a runner of the server network access, and runs a program in it that tests what
 // it reaches. Before that, the server itself reads link, filter and bandwidth back from the kernel.
-func tryNetwork(ctx context.Context, srv *server.Server) finding.Finding {
+func tryNetwork(ctx context.Context, srv *server.Server) health.Finding {
 	reached := srv.Client()
 	defer reached.CloseIdle()
 	const environment = "doctor-network"
@@ -198,7 +198,7 @@ func tryNetwork(ctx context.Context, srv *server.Server) finding.Finding {
 
 // judgeNetwork judges the output of the prober: the first two addresses must be reachable, and the
 // others must not.
-func judgeNetwork(seen string, denied int) finding.Finding {
+func judgeNetwork(seen string, denied int) health.Finding {
 	lines := strings.Split(strings.TrimSpace(seen), "\n")
 	if len(lines) != 2+denied {
 		return noNetwork(fmt.Errorf("unexpected output of the test program: %q", seen))
@@ -206,12 +206,12 @@ func judgeNetwork(seen string, denied int) finding.Finding {
 	for i, line := range lines {
 		switch answered := strings.HasSuffix(line, " answered"); {
 		case i >= 2 && answered:
-			return finding.Failure(networkAccess, "don't start a server with --network on this machine, and report this with the output of rockpool doctor --json", "a program reached an address that its packet filter should block: %s", line)
+			return health.Failure(networkAccess, "don't start a server with --network on this machine, and report this with the output of rockpool doctor --json", "a program reached an address that its packet filter should block: %s", line)
 		case i < 2 && !answered:
 			return noNetwork(fmt.Errorf("a program can't reach a public address: %s", line))
 		}
 	}
-	return finding.Fine(networkAccess, "works: a link, its packet filter and its bandwidth limit were created, read back, tested and removed; the settings network… turn it on")
+	return health.Fine(networkAccess, "works: a link, its packet filter and its bandwidth limit were created, read back, tested and removed; the settings network… turn it on")
 }
 
 // attackIsolated runs the attacks in an isolated network, where they can't harm other machines.

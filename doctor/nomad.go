@@ -4,16 +4,16 @@ import (
 	"context"
 
 	"github.com/rockpool/rockpool/config"
-	"github.com/rockpool/rockpool/runtime/finding"
+	"github.com/rockpool/rockpool/runtime/health"
 	"github.com/rockpool/rockpool/runtime/store/database"
 	"github.com/rockpool/rockpool/server"
 )
 
 // examineNomad checks the Nomad cluster of the settings without changing it.
-func examineNomad(ctx context.Context, settings config.Config, report func(...finding.Finding)) {
+func examineNomad(ctx context.Context, settings config.Config, report func(...health.Finding)) {
 	found, err := server.ExamineNomad(ctx, settings)
 	if err != nil {
-		report(finding.Failure("settings", "see docs/config.example.yaml", "%v", err))
+		report(health.Failure("settings", "see docs/config.example.yaml", "%v", err))
 		return
 	}
 	report(found...)
@@ -21,8 +21,8 @@ func examineNomad(ctx context.Context, settings config.Config, report func(...fi
 		return
 	}
 	if version, err := database.Examine(ctx, settings.Database); err != nil {
-		report(finding.Failure("database", "see docs/guides/nomad.md, \"Several servers\"", "%v", err))
+		report(health.Failure("database", "see docs/guides/nomad.md, \"Several servers\"", "%v", err))
 	} else {
-		report(finding.Fine("database", "PostgreSQL %s", version))
+		report(health.Fine("database", "PostgreSQL %s", version))
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/thread"
 	"github.com/rockpool/rockpool/local/uids"
-	"github.com/rockpool/rockpool/runtime/finding"
+	"github.com/rockpool/rockpool/runtime/health"
 )
 
 // A kernelPart is a kernel feature that sandboxes use.
@@ -35,7 +35,7 @@ type kernelPart struct {
 
 // kernelParts tests each kernel feature on its own in a temporary process or thread, so that the
 // findings say why a sandbox can't be created. One finding lists all features that work.
-func kernelParts(ctx context.Context, group string) (found []finding.Finding) {
+func kernelParts(ctx context.Context, group string) (found []health.Finding) {
 	container := "; if this is a container, start it with --privileged and --cgroupns=private"
 	if host.Chrooted() {
 		container = "; this is a chroot, in which the kernel forbids user namespaces: start rockpool outside, or in a container, which uses pivot_root"
@@ -59,27 +59,27 @@ func kernelParts(ctx context.Context, group string) (found []finding.Finding) {
 		case err == nil:
 			works = append(works, p.name+remark)
 		case p.needed:
-			found = append(found, finding.Failure("kernel parts", p.advice, "%s is unavailable: %v", p.name, err))
+			found = append(found, health.Failure("kernel parts", p.advice, "%s is unavailable: %v", p.name, err))
 		default:
-			found = append(found, finding.Warning("kernel parts", p.advice, "%s is unavailable: %v", p.name, err))
+			found = append(found, health.Warning("kernel parts", p.advice, "%s is unavailable: %v", p.name, err))
 		}
 	}
-	return append([]finding.Finding{finding.Fine("kernel parts", "work: %s", strings.Join(works, ", "))}, append(found, extras()...)...)
+	return append([]health.Finding{health.Fine("kernel parts", "work: %s", strings.Join(works, ", "))}, append(found, extras()...)...)
 }
 
 // extras returns findings about features that sandboxes don't need.
-func extras() []finding.Finding {
-	var found []finding.Finding
+func extras() []health.Finding {
+	var found []health.Finding
 	if version, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION); errno == 0 {
-		found = append(found, finding.Fine("landlock", "version %d; sandboxes don't need it", version))
+		found = append(found, health.Fine("landlock", "version %d; sandboxes don't need it", version))
 	} else {
-		found = append(found, finding.Fine("landlock", "unavailable; sandboxes don't need it"))
+		found = append(found, health.Fine("landlock", "unavailable; sandboxes don't need it"))
 	}
 	if fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER); err == nil {
 		_ = unix.Close(fd)
-		found = append(found, finding.Fine("packet filters", "available; network access of programs needs them"))
+		found = append(found, health.Fine("packet filters", "available; network access of programs needs them"))
 	} else {
-		found = append(found, finding.Warning("packet filters", "load the kernel module nfnetlink; without it, programs get no network access", "unavailable: %v", err))
+		found = append(found, health.Warning("packet filters", "load the kernel module nfnetlink; without it, programs get no network access", "unavailable: %v", err))
 	}
 	return found
 }

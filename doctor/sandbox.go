@@ -18,7 +18,7 @@ import (
 	"github.com/rockpool/rockpool/local/uids"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
-	"github.com/rockpool/rockpool/runtime/finding"
+	"github.com/rockpool/rockpool/runtime/health"
 	"github.com/rockpool/rockpool/server"
 	"github.com/rockpool/rockpool/server/private"
 )
@@ -40,29 +40,29 @@ const sandboxMade = "sandbox"
 // examineSandbox starts a private server like rockpool serve, and examines one of its runners from
 // inside and outside. Without root, limits that can't be set are failures, unless the settings
 // accept that.
-func examineSandbox(ctx context.Context, settings config.Config, accepted bool, report func(...finding.Finding)) {
+func examineSandbox(ctx context.Context, settings config.Config, accepted bool, report func(...health.Finding)) {
 	const name = sandboxMade
 	cache := filepath.Join(settings.Data, "local", "images")
 	files, err := os.MkdirTemp("", "rockpool-doctor-")
 	if err != nil {
-		report(finding.Failure(name, "free some space for temporary files", "%v", err))
+		report(health.Failure(name, "free some space for temporary files", "%v", err))
 		return
 	}
 	defer os.RemoveAll(files)
 	settings.Images.Files = files
 	began := time.Now()
 	say := func(format string, args ...any) {
-		report(finding.Warning(name, "the next rockpool doctor or temporary server removes it", format, args...))
+		report(health.Warning(name, "the next rockpool doctor or temporary server removes it", format, args...))
 	}
 	err = private.Run(ctx, settings, zap.NewNop(), say, func(ctx context.Context, srv *server.Server) error {
-		report(finding.Fine("parts", "cgroups, namespaces and the helper work; ready in %v", time.Since(began).Round(time.Millisecond)))
+		report(health.Fine("parts", "cgroups, namespaces and the helper work; ready in %v", time.Since(began).Round(time.Millisecond)))
 		env := engine.PutEnvironmentInput{ID: "doctor", PoolSize: new(int)}
 		env.MemoryMiB, env.Processes, env.CPUMHz = pointer(doctorMemoryMiB), pointer(doctorProcesses), pointer(doctorCPUMHz)
 		if _, _, err := srv.Engine.PutEnvironment(ctx, env); err != nil {
 			return err
 		}
 		for _, lost := range srv.Limitations() {
-			report(finding.Warning("limitations", "see docs/guides/isolation-tiers.md, \"An ordinary user\", and docs/guides/operating.md", "%s", lost))
+			report(health.Warning("limitations", "see docs/guides/isolation-tiers.md, \"An ordinary user\", and docs/guides/operating.md", "%s", lost))
 		}
 		p := patient{client: srv.Client(), group: srv.Config().CgroupParent, accepted: accepted}
 		defer p.client.CloseIdle()
@@ -72,9 +72,9 @@ func examineSandbox(ctx context.Context, settings config.Config, accepted bool, 
 			return err
 		}
 		if took > slowSandbox {
-			report(finding.Warning(name, "pools refill at this pace: check whether the machine is overloaded or its disk slow", "a runner took %v to start", took))
+			report(health.Warning(name, "pools refill at this pace: check whether the machine is overloaded or its disk slow", "a runner took %v to start", took))
 		} else {
-			report(finding.Fine(name, "a runner started in %v", took.Round(time.Millisecond)))
+			report(health.Fine(name, "a runner started in %v", took.Round(time.Millisecond)))
 		}
 		if err := p.examine(ctx, report); err != nil {
 			return err
@@ -93,7 +93,7 @@ func examineSandbox(ctx context.Context, settings config.Config, accepted bool, 
 	}
 	for line := range strings.Lines(err.Error()) {
 		what, advice := splitAdvice(strings.TrimSpace(line))
-		report(finding.Failure(name, advice, "%s", what))
+		report(health.Failure(name, advice, "%s", what))
 	}
 }
 
@@ -140,7 +140,7 @@ func (p *patient) limited(ctx context.Context, script string, limit int) (client
 
 // repeat checks, twice in the same runner, that executions work after one whose processes had to be
 // killed.
-func (p *patient) repeat(ctx context.Context) (finding.Finding, error) {
+func (p *patient) repeat(ctx context.Context) (health.Finding, error) {
 	const name = "executions"
 	for range 2 {
 		for _, e := range []struct {
@@ -156,15 +156,15 @@ func (p *patient) repeat(ctx context.Context) (finding.Finding, error) {
 		} {
 			got, err := p.limited(ctx, e.script, e.limit)
 			if err != nil {
-				return finding.Finding{}, err
+				return health.Finding{}, err
 			}
 			if text := strings.TrimSpace(got.Text()); got.Outcome != e.outcome || text != e.prints {
-				return finding.Failure(name, "don't run programs on this kernel, and report this with the output of rockpool doctor --json",
+				return health.Failure(name, "don't run programs on this kernel, and report this with the output of rockpool doctor --json",
 					"%s ended with %s and printed %q, not %s and %q: %s", e.what, got.Outcome, text, e.outcome, e.prints, got.Message), nil
 			}
 		}
 	}
-	return finding.Fine(name, "the next execution in a runner works after one whose processes were killed"), nil
+	return health.Fine(name, "the next execution in a runner works after one whose processes were killed"), nil
 }
 
 // observe is a shell script that prints what a program in a runner sees, one fact per line.
@@ -183,7 +183,7 @@ set -- /proc/[0-9]*; echo processes $#
 // examine reports what a program sees inside of the runner, then its limits. It tries to exceed the
 // limits only if all are set. An error means that a program couldn't run, not that a finding
 // failed.
-func (p *patient) examine(ctx context.Context, report func(...finding.Finding)) error {
+func (p *patient) examine(ctx context.Context, report func(...health.Finding)) error {
 	seen, err := p.shell(ctx, observe)
 	if err != nil {
 		return err
@@ -212,7 +212,7 @@ func (p *patient) examine(ctx context.Context, report func(...finding.Finding)) 
 	limits := p.readBack()
 	report(limits...)
 	for _, f := range limits {
-		if f.Status != finding.OK {
+		if f.Status != health.OK {
 			return nil // without a limit, the next tests could freeze the machine
 		}
 	}
@@ -225,14 +225,14 @@ var namespaces = []string{"user", "pid", "mnt", "net", "ipc", "uts", "cgroup"}
 
 // judgeInside judges the facts that a program in the sandbox printed. host has the machine's
 // namespaces, by kind.
-func judgeInside(facts map[string][]string, host map[string]string) []finding.Finding {
+func judgeInside(facts map[string][]string, host map[string]string) []health.Finding {
 	fact := func(key string) string { return strings.Join(facts[key], ",") }
 	report := "the sandbox doesn't isolate on this machine: don't run untrusted programs here, and report this with the output of rockpool doctor --json"
-	require := func(ok bool, name, good, wrong string) finding.Finding {
+	require := func(ok bool, name, good, wrong string) health.Finding {
 		if ok {
-			return finding.Fine(name, "%s", good)
+			return health.Fine(name, "%s", good)
 		}
-		return finding.Failure(name, report, "%s", wrong)
+		return health.Failure(name, report, "%s", wrong)
 	}
 	var shared []string
 	for _, kind := range namespaces {
@@ -242,7 +242,7 @@ func judgeInside(facts map[string][]string, host map[string]string) []finding.Fi
 	}
 	zero := func(mask string) bool { return mask != "" && strings.Trim(mask, "0") == "" }
 	count, _ := strconv.Atoi(fact("processes"))
-	return []finding.Finding{
+	return []health.Finding{
 		require(len(shared) == 0, "namespaces", "own "+strings.Join(namespaces, ", "), "shared with the machine: "+strings.Join(shared, ", ")),
 		require(fact("uid") == "1000" && ownRange(facts["map"]), "users", "programs run as their own user, with their own range of uids: "+fact("map"), fmt.Sprintf("programs run as %q with the map %q", fact("uid"), fact("map"))),
 		require(zero(fact("CapEff")) && zero(fact("CapBnd")) && fact("NoNewPrivs") == "1", "privileges", "none, and programs can't gain any", fmt.Sprintf("capabilities %s, bounding set %s, NoNewPrivs %s", fact("CapEff"), fact("CapBnd"), fact("NoNewPrivs"))),
@@ -269,17 +269,17 @@ func ownRange(lines []string) bool {
 }
 
 // readBack reads the limits and the members of the runner's cgroups from the kernel.
-func (p *patient) readBack() []finding.Finding {
+func (p *patient) readBack() []health.Finding {
 	trees, err := runnersTrees()
 	if err != nil && uids.Root() {
-		return []finding.Finding{finding.Failure("limits", "mount the cgroup file system", "%v", err)}
+		return []health.Finding{health.Failure("limits", "mount the cgroup file system", "%v", err)}
 	}
 	if lacks := trees.Lacks(); !uids.Root() && len(lacks) > 0 {
-		return []finding.Finding{p.judgeLacks(lacks, err)}
+		return []health.Finding{p.judgeLacks(lacks, err)}
 	}
-	found := []finding.Finding{finding.Fine("commands", "each execution has its own control groups, so a limit is attributed to the execution that exceeded it")}
+	found := []health.Finding{health.Fine("commands", "each execution has its own control groups, so a limit is attributed to the execution that exceeded it")}
 	if why := trees.Divisible(); why != nil {
-		found[0] = finding.Fine("commands", "executions share their runner's control groups, because %v: when several run concurrently, a memory or process limit can't always be distinguished from a failure", why)
+		found[0] = health.Fine("commands", "executions share their runner's control groups, because %v: when several run concurrently, a memory or process limit can't always be distinguished from a failure", why)
 	}
 	for _, l := range []struct {
 		controller, v1, v2 string
@@ -291,7 +291,7 @@ func (p *patient) readBack() []finding.Finding {
 	} {
 		tree, ok := trees.Controller(l.controller)
 		if !ok {
-			found = append(found, finding.Failure(l.controller, "boot with the cgroup controller "+l.controller, "the kernel doesn't have this cgroup controller"))
+			found = append(found, health.Failure(l.controller, "boot with the cgroup controller "+l.controller, "the kernel doesn't have this cgroup controller"))
 			continue
 		}
 		dir, file := filepath.Join(tree.Mount, sandbox.Group(p.group, p.runner)), l.v1
@@ -319,23 +319,23 @@ func isDir(path string) bool {
 
 // judgeLimit judges a limit that was read back: it must be a number from 1 to most, and the group
 // must have members.
-func judgeLimit(controller, file, value string, most int64, members int, err error) finding.Finding {
+func judgeLimit(controller, file, value string, most int64, members int, err error) health.Finding {
 	advice := "let root write to the cgroup controller " + controller + " (a container needs --privileged and --cgroupns=private)"
 	first, _, _ := strings.Cut(value, " ")
 	number, notNumber := strconv.ParseInt(first, 10, 64)
 	switch {
 	case err != nil:
-		return finding.Failure(controller, advice, "the limit can't be read back: %v", err)
+		return health.Failure(controller, advice, "the limit can't be read back: %v", err)
 	case members == 0:
-		return finding.Failure(controller, advice, "the runner isn't in its group")
+		return health.Failure(controller, advice, "the runner isn't in its group")
 	case notNumber != nil || number <= 0 || number > most:
-		return finding.Failure(controller, advice, "%s is %q: the limit isn't set", file, value)
+		return health.Failure(controller, advice, "%s is %q: the limit isn't set", file, value)
 	}
-	return finding.Fine(controller, "%s is %s, and the runner is in that group", file, value)
+	return health.Fine(controller, "%s is %s, and the runner is in that group", file, value)
 }
 
 // exceedLimits runs programs that exceed a limit, and checks their outcomes.
-func (p *patient) exceedLimits(ctx context.Context, report func(...finding.Finding)) error {
+func (p *patient) exceedLimits(ctx context.Context, report func(...health.Finding)) error {
 	for _, o := range []struct {
 		name, script string
 		outcome      runtime.Outcome
@@ -349,9 +349,9 @@ func (p *patient) exceedLimits(ctx context.Context, report func(...finding.Findi
 			return err
 		}
 		if got.Outcome == o.outcome {
-			report(finding.Fine(o.name, "%s", o.good))
+			report(health.Fine(o.name, "%s", o.good))
 		} else {
-			report(finding.Failure(o.name, "report this with the output of rockpool doctor --json", "a program that exceeded it ended with %s, not %s", got.Outcome, o.outcome))
+			report(health.Failure(o.name, "report this with the output of rockpool doctor --json", "a program that exceeded it ended with %s, not %s", got.Outcome, o.outcome))
 		}
 	}
 	return nil

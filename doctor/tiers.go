@@ -9,7 +9,7 @@ import (
 	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
-	"github.com/rockpool/rockpool/runtime/finding"
+	"github.com/rockpool/rockpool/runtime/health"
 	"github.com/rockpool/rockpool/server"
 )
 
@@ -18,8 +18,8 @@ const doctorTier = "doctor-tier"
 
 // examineTiers tests every isolation tier and runtime of the settings other than namespaces, with a
 // runner of each.
-func examineTiers(ctx context.Context, srv *server.Server, p *patient) []finding.Finding {
-	var all []finding.Finding
+func examineTiers(ctx context.Context, srv *server.Server, p *patient) []health.Finding {
+	var all []health.Finding
 	gvisor := false
 	for _, tier := range srv.Tiers(ctx) {
 		gvisor = gvisor || tier.Isolation == runtime.IsolationGVisor
@@ -33,50 +33,50 @@ func examineTiers(ctx context.Context, srv *server.Server, p *patient) []finding
 
 // noGVisor returns the finding about a server without gVisor. This is no problem: the tier is
 // optional.
-func noGVisor() finding.Finding {
+func noGVisor() health.Finding {
 	const refused = "environments with the isolation tier GVISOR are refused: the setting gvisor-runtime isn't set"
 	if path, err := exec.LookPath("runsc"); err == nil {
-		return finding.Fine("gVisor", "%s; you can set it to %s", refused, path)
+		return health.Fine("gVisor", "%s; you can set it to %s", refused, path)
 	}
-	return finding.Fine("gVisor", refused)
+	return health.Fine("gVisor", refused)
 }
 
 // examineTier claims a runner of one tier and runs a program in it. Problems are warnings: the
 // other tiers work without it.
-func examineTier(ctx context.Context, srv *server.Server, p *patient, tier host.Tier) finding.Finding {
+func examineTier(ctx context.Context, srv *server.Server, p *patient, tier host.Tier) health.Finding {
 	name, setting := "gVisor", "gvisor-runtime"
 	if tier.Runtime != "" {
 		name, setting = "runtime "+tier.Runtime, "oci-runtimes"
 	}
 	advice := "environments that use it are refused or fail; fix the setting " + setting + ", or remove it"
 	if tier.Err != nil {
-		return finding.Warning(name, advice, "%v", tier.Err)
+		return health.Warning(name, advice, "%v", tier.Err)
 	}
 	env := engine.PutEnvironmentInput{
 		ID: doctorTier, PoolSize: new(int), Isolation: &tier.Isolation, Runtime: &tier.Runtime,
 		MemoryMiB: pointer(doctorMemoryMiB), Processes: pointer(doctorProcesses), CPUMHz: pointer(doctorCPUMHz),
 	}
 	if _, _, err := srv.Engine.PutEnvironment(ctx, env); err != nil {
-		return finding.Warning(name, advice, "%v", err)
+		return health.Warning(name, advice, "%v", err)
 	}
 	// The copy keeps the client, but examines another runner.
 	one := *p
 	var took time.Duration
 	var err error
 	if one.runner, took, err = one.claim(ctx, doctorTier); err != nil {
-		return finding.Warning(name, advice, "no runner could be created with it: %v", err)
+		return health.Warning(name, advice, "no runner could be created with it: %v", err)
 	}
 	got, err := one.shell(ctx, "cat /proc/version")
 	if err != nil {
-		return finding.Warning(name, advice, "no program could run in it: %v", err)
+		return health.Warning(name, advice, "no program could run in it: %v", err)
 	}
 	version := tier.Version
 	if tier.NoTime {
-		return finding.Warning(name, "if that matters, use a version with time namespaces", "%s; a runner started in %v; programs in it see the uptime of this machine", version, took.Round(time.Millisecond))
+		return health.Warning(name, "if that matters, use a version with time namespaces", "%s; a runner started in %v; programs in it see the uptime of this machine", version, took.Round(time.Millisecond))
 	}
 	if tier.Isolation == runtime.IsolationGVisor {
 		kernel, _, _ := strings.Cut(got.Text(), " #")
 		version += "; programs see " + kernel
 	}
-	return finding.Fine(name, "%s; a runner started in %v", version, took.Round(time.Millisecond))
+	return health.Fine(name, "%s; a runner started in %v", version, took.Round(time.Millisecond))
 }

@@ -50,7 +50,7 @@ func Closed(door Door) http.Handler {
 type Host struct {
 	Guard     *guard.Guard
 	Languages *language.Set
-	Versions  *versions.Book // of the languages in each environment
+	Versions  *versions.Cache // of the languages in each environment
 	Version   string
 	MaxBody   int64            // maximum size of a request's body, in bytes
 	Peers     *clients.Limiter // limits of callers; nil: none

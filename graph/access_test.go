@@ -10,7 +10,7 @@ import (
 	"github.com/coder/websocket"
 
 	rockpool "github.com/rockpool/rockpool/client"
-	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/test/clustertest"
 )
 
 const testToken = "correct horse battery"

@@ -25,12 +25,12 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/audit"
-	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/test/clustertest"
 )
 
 func TestMain(m *testing.M) {
@@ -43,7 +43,7 @@ type bed struct {
 	t      testing.TB
 	url    string
 	engine *engine.Engine
-	book   *identity.Book
+	book   *identity.Registry
 }
 
 func newBed(t testing.TB) bed {
@@ -64,7 +64,7 @@ type site struct {
 	Version                      string
 	NoIntrospection              bool
 	AllowedHosts, AllowedOrigins []string
-	Book                         *identity.Book
+	Book                         *identity.Registry
 	Audit                        *audit.Log
 	Started                      <-chan struct{}
 	Languages                    *language.Set
@@ -111,7 +111,7 @@ type bedOptions struct {
 }
 
 // book returns a book with the token, over a store; nil: without storage.
-func (o bedOptions) book(t testing.TB, db *store.Store) *identity.Book {
+func (o bedOptions) book(t testing.TB, db *store.Store) *identity.Registry {
 	t.Helper()
 	config := identity.Config{FirstToken: o.Token, Open: o.Token == "", Key: make([]byte, 32), Logger: zap.NewNop(), Free: o.free}
 	if o.quotas != nil {

@@ -33,7 +33,7 @@ type Options struct {
 	Guard           *guard.Guard
 	Links           *download.Links
 	Languages       *language.Set
-	Versions        *versions.Book // of the languages
+	Versions        *versions.Cache // of the languages
 	Version         string
 	NoIntrospection bool // hides the schema, and suggests no names
 	Starting        transport.Starting

@@ -15,8 +15,8 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
-	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/runtime/identity"
+	"github.com/rockpool/rockpool/test/clustertest"
 )
 
 // tenanted is a bed with a tenant, and a client's token for it.

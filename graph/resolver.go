@@ -17,7 +17,7 @@ import (
 type resolver struct {
 	guard     *guard.Guard
 	languages *language.Set
-	measured  *versions.Book // versions of the languages
+	measured  *versions.Cache // versions of the languages
 	version   string
 	links     *download.Links
 }

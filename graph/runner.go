@@ -9,7 +9,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/engine"
-	"github.com/rockpool/rockpool/runtime/runnerfeed"
+	"github.com/rockpool/rockpool/runtime/events"
 )
 
 func (r query) Runners(ctx context.Context, env *string, states []runtime.RunnerState, heldBy *string, labels []runtime.LabelFilter, from, to *time.Time, first *int, after *string, newestFirst *bool) (model.RunnerConnection, error) {
@@ -106,7 +106,7 @@ func (r runner) Events(ctx context.Context, of *runtime.Runner) ([]runtime.TaskE
 	return r.guard.TaskEvents(ctx, of.ID)
 }
 
-func (r subscription) RunnerEvents(ctx context.Context, id *string) (<-chan runnerfeed.Event, error) {
+func (r subscription) RunnerEvents(ctx context.Context, id *string) (<-chan events.RunnerEvent, error) {
 	return r.guard.WatchRunners(ctx, runtime.EnvironmentID(orZero(id)))
 }
 

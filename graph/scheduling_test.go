@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/test/clustertest"
 )
 
 // telling is a fake cluster that reports its scheduling.

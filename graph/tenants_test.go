@@ -12,9 +12,9 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
-	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/runtime/pool"
+	"github.com/rockpool/rockpool/test/clustertest"
 )
 
 // newBedOfTenants returns a bed that requires tokens. Runners of environments whose ids begin with

@@ -26,13 +26,11 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/scheduler"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/hints"
+	"github.com/rockpool/rockpool/runtime/fairqueue"
+	"github.com/rockpool/rockpool/runtime/health"
 	"github.com/rockpool/rockpool/runtime/language"
-	"github.com/rockpool/rockpool/runtime/past"
-	"github.com/rockpool/rockpool/runtime/problems"
-	"github.com/rockpool/rockpool/runtime/tasks"
+	"github.com/rockpool/rockpool/runtime/syncs"
 	"github.com/rockpool/rockpool/runtime/timing"
-	"github.com/rockpool/rockpool/runtime/turns"
 )
 
 // Config configures a Cluster: its directory, its store, and what its runners may use.
@@ -77,17 +75,17 @@ type Cluster struct {
 	config          Config
 	host            *host.Host
 	scheduler       *scheduler.Scheduler
-	starts          *turns.Gate // limits the runners that are made concurrently
+	starts          *fairqueue.Limiter // limits the runners that are made concurrently
 	network         *access.Access
-	changes         hints.Watchers
+	changes         syncs.Watchers[runtime.EnvironmentID]
 	images          *image.Cache
-	counts          *tasks.Counts
+	counts          *health.TaskCounts
 	waited          *timing.Histogram // from a runner's registration to its allocation
 	tiers           []string          // descriptions, as of the server's start
-	problems        *problems.List
-	cached          chan struct{} // capacity 1: an environment has changed, so that a language may need a cache
-	environmentTurn turns.Slots   // capacity 1: held while an environment is written to the store, then to memory
-	drainTurn       turns.Slots   // capacity 1: held while draining is started or ended
+	problems        *health.Problems
+	cached          chan struct{}   // capacity 1: an environment has changed, so that a language may need a cache
+	environmentTurn fairqueue.Slots // capacity 1: held while an environment is written to the store, then to memory
+	drainTurn       fairqueue.Slots // capacity 1: held while draining is started or ended
 
 	leading sync.WaitGroup       // goroutines that lead runners
 	run     func(*runner.Runner) // starts one; the caller holds mu
@@ -98,7 +96,7 @@ type Cluster struct {
 	unreadable   map[runtime.EnvironmentID]bool // stored environments that can't be read
 	entries      map[runtime.RunnerID]*entry
 	leaks        map[runtime.RunnerID]bool // runners of which something couldn't be removed; some are no longer in entries
-	past         past.Runners
+	past         health.RemovedRunners
 	draining     time.Time // since when; the zero time means that the machine isn't draining
 	stopping     bool
 	left         bool // no further goroutine may lead a runner
@@ -138,13 +136,13 @@ func New(ctx context.Context, config Config) (*Cluster, error) {
 	life, leave := context.WithCancelCause(context.WithoutCancel(ctx))
 	c := &Cluster{
 		config:          config,
-		starts:          turns.NewGate(config.Parallel),
+		starts:          fairqueue.NewLimiter(config.Parallel),
 		counts:          runner.NewCounts(),
-		waited:          timing.New(tasks.StartBounds()...),
-		problems:        problems.New(config.Logger),
+		waited:          timing.New(health.StartBounds()...),
+		problems:        health.NewProblems(config.Logger),
 		cached:          make(chan struct{}, 1),
-		environmentTurn: make(turns.Slots, 1),
-		drainTurn:       make(turns.Slots, 1),
+		environmentTurn: make(fairqueue.Slots, 1),
+		drainTurn:       make(fairqueue.Slots, 1),
 		leave:           leave,
 		environments:    map[runtime.EnvironmentID]runtime.Environment{},
 		unreadable:      map[runtime.EnvironmentID]bool{},

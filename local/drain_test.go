@@ -132,7 +132,7 @@ func TestDrainEndsRunnersPlacedConcurrently(t *testing.T) {
 	if err := b.Start(ctx, id, hostEnvironment(), runtime.PriorityRefill); err != nil {
 		t.Fatal(err)
 	}
-	release, err := b.starts.Pass("", "none", runtime.PriorityWaiting).Enter(ctx) // it can't be made yet
+	release, err := b.starts.Waiter("", "none", runtime.PriorityWaiting).Enter(ctx) // it can't be made yet
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/scheduler"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/turns"
+	"github.com/rockpool/rockpool/runtime/fairqueue"
 )
 
 // An entry is one runner that the cluster knows. Its first fields never change after newEntry.
@@ -19,10 +19,10 @@ type entry struct {
 	environment runtime.EnvironmentID
 	job         scheduler.Job
 	runner      *runner.Runner
-	pass        *turns.Pass   // its turns to be made, at the priority that was requested last
-	recorded    chan struct{} // closed when the record is stored, or Start failed
-	turn        turns.Slots   // capacity 1: held while the record is written to the store, then to memory
-	untouched   bool          // the last server registered it and hadn't begun to make it
+	pass        *fairqueue.Waiter // its turns to be made, at the priority that was requested last
+	recorded    chan struct{}     // closed when the record is stored, or Start failed
+	turn        fairqueue.Slots   // capacity 1: held while the record is written to the store, then to memory
+	untouched   bool              // the last server registered it and hadn't begun to make it
 
 	// The fields below are guarded by Cluster.mu.
 	info     runtime.Runner
@@ -40,8 +40,8 @@ func (c *Cluster) newEntry(r runtime.Runner, priority runtime.Priority, record r
 	}
 	e := &entry{
 		id: r.ID, environment: r.Environment.ID, job: jobOf(r, priority), info: r,
-		pass:     c.starts.Pass(r.Environment.Tenant, string(r.Environment.ID), priority),
-		recorded: make(chan struct{}), turn: make(turns.Slots, 1),
+		pass:     c.starts.Waiter(r.Environment.Tenant, string(r.Environment.ID), priority),
+		recorded: make(chan struct{}), turn: make(fairqueue.Slots, 1),
 	}
 	e.runner = runner.New(runner.Config{
 		ID: r.ID, Environment: r.Environment, Ports: r.Ports, Host: c.host, Images: c.images, Network: c.network,

@@ -23,7 +23,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/uids"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/tasks"
+	"github.com/rockpool/rockpool/runtime/health"
 	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -228,7 +228,7 @@ func TestRemovalsAtAnyTime(t *testing.T) {
 	b.run()
 	b.launcher.hold = make(chan struct{})
 	first := b.begin()
-	wait.For(t, "it is being made", func() bool { return b.counts.Read().Phases[tasks.Prestart].Count() == 1 })
+	wait.For(t, "it is being made", func() bool { return b.counts.Read().Phases[health.PhasePrestart].Count() == 1 })
 	second := b.begin()
 	wait.For(t, "both are placed", func() bool { return b.scheduler.Stats().Placed == 2 })
 	if err := b.Remove(t.Context(), second); err != nil { // it waits for its turn

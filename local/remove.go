@@ -6,7 +6,7 @@ import (
 
 	"github.com/rockpool/rockpool/local/runner"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/past"
+	"github.com/rockpool/rockpool/runtime/health"
 )
 
 // Remove implements runtime.Cluster. It continues in the background when ctx ends; a concurrent
@@ -89,7 +89,7 @@ func (c *Cluster) delete(ctx context.Context, e *entry) error {
 	}
 	c.mu.Lock()
 	delete(c.entries, e.id)
-	c.past.Add(e.id, past.Runner{Environment: e.environment, Events: e.runner.Events()})
+	c.past.Add(e.id, health.RemovedRunner{Environment: e.environment, Events: e.runner.Events()})
 	c.mu.Unlock()
 	e.runner.Sandbox.Counters.Close()
 	if parent := path.Dir(e.runner.Sandbox.Group); parent != "/"+c.config.CgroupParent {

@@ -167,7 +167,7 @@ func TestClaimedRefillStartsFirst(t *testing.T) {
 	b.config.Parallel = 1
 	b.open()
 	b.run()
-	release, err := b.starts.Pass("", "none", runtime.PriorityWaiting).Enter(t.Context())
+	release, err := b.starts.Waiter("", "none", runtime.PriorityWaiting).Enter(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

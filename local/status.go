@@ -8,7 +8,7 @@ import (
 
 	"github.com/rockpool/rockpool/local/scheduler"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/tasks"
+	"github.com/rockpool/rockpool/runtime/health"
 )
 
 // Status implements runtime.Cluster. Runners without an allocation use no capacity; runners that
@@ -61,7 +61,7 @@ func (c *Cluster) visible() []runtime.Problem {
 type Stats struct {
 	Scheduler scheduler.Stats
 	Node      scheduler.Node
-	Tasks     tasks.Stats
+	Tasks     health.TaskStats
 	Leaked    int // runners of which something couldn't be removed
 	Problems  int // as in Status
 }
@@ -69,7 +69,7 @@ type Stats struct {
 // Stats returns the counters and the current load. It reads memory only.
 func (c *Cluster) Stats() Stats {
 	s := Stats{Scheduler: c.scheduler.Stats(), Node: c.scheduler.Node(), Tasks: c.counts.Read()}
-	s.Tasks.Phases[tasks.Place] = c.waited.Read()
+	s.Tasks.Phases[health.PhasePlace] = c.waited.Read()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.Leaked = len(c.leaks)

@@ -20,8 +20,8 @@ import (
 	"github.com/rockpool/rockpool/local/runner"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/problems"
-	"github.com/rockpool/rockpool/runtime/turns"
+	"github.com/rockpool/rockpool/runtime/fairqueue"
+	"github.com/rockpool/rockpool/runtime/health"
 	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/sandboxtest"
 )
@@ -36,7 +36,7 @@ func TestUnreadableCountersAreReported(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.Chmod(filepath.Dir(broken), 0o755) })
 	sound := t.TempDir()
-	c := &Cluster{config: Config{Config: host.Config{Logger: zap.NewNop()}}, problems: problems.New(zap.NewNop()), entries: map[runtime.RunnerID]*entry{}}
+	c := &Cluster{config: Config{Config: host.Config{Logger: zap.NewNop()}}, problems: health.NewProblems(zap.NewNop()), entries: map[runtime.RunnerID]*entry{}}
 	for id, dir := range map[runtime.RunnerID]string{"a": broken, "b": sound} {
 		group := cgroup.Group{Dir: dir, V2: true}
 		c.entries[id] = &entry{
@@ -132,8 +132,8 @@ func unreadRunner(t *testing.T) (c *Cluster, e *entry, process runner.Process, f
 		t.Fatal(err)
 	}
 	c = &Cluster{
-		config: Config{Config: host.Config{Logger: zap.NewNop()}, Store: newStore()}, entries: map[runtime.RunnerID]*entry{}, starts: turns.NewGate(1), counts: runner.NewCounts(),
-		host: &host.Host{Removals: make(turns.Slots, 1), Launcher: &removingLauncher{}, Trees: cgroup.Hierarchies{{Mount: mount, Root: "/", V2: true}}},
+		config: Config{Config: host.Config{Logger: zap.NewNop()}, Store: newStore()}, entries: map[runtime.RunnerID]*entry{}, starts: fairqueue.NewLimiter(1), counts: runner.NewCounts(),
+		host: &host.Host{Removals: make(fairqueue.Slots, 1), Launcher: &removingLauncher{}, Trees: cgroup.Hierarchies{{Mount: mount, Root: "/", V2: true}}},
 	}
 	started, err := runner.StartTime(os.Getpid())
 	if err != nil {

@@ -17,10 +17,9 @@ import (
 	"github.com/rockpool/rockpool/nomad/listing"
 	"github.com/rockpool/rockpool/nomad/state"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/hints"
-	"github.com/rockpool/rockpool/runtime/problems"
-	"github.com/rockpool/rockpool/runtime/tasks"
-	"github.com/rockpool/rockpool/runtime/turns"
+	"github.com/rockpool/rockpool/runtime/fairqueue"
+	"github.com/rockpool/rockpool/runtime/health"
+	"github.com/rockpool/rockpool/runtime/syncs"
 )
 
 // Cluster is a Nomad cluster as a runtime.Cluster. Its methods are safe for concurrent use. All
@@ -39,14 +38,14 @@ type Cluster struct {
 
 	lock *state.Lock // of the prefix
 
-	gate      *turns.Gate // orders and limits registrations
-	pace      pace        // when to try starting runners
+	gate      *fairqueue.Limiter // orders and limits registrations
+	pace      pace               // when to try starting runners
 	runners   runners
 	refresher refresher
 	schedule  schedule
-	changes   hints.Watchers // notified about runners
-	others    hints.Watchers // notified about environments that other programs changed
-	problems  *problems.List
+	changes   syncs.Watchers[runtime.EnvironmentID] // notified about runners
+	others    syncs.Watchers[runtime.EnvironmentID] // notified about environments that other programs changed
+	problems  *health.Problems
 	counts    counts
 }
 
@@ -72,7 +71,7 @@ func New(_ context.Context, config Config) (*Cluster, error) {
 		return nil, err
 	}
 	names := config.Jobs.Names()
-	known := problems.New(config.Logger, runtime.Problem{
+	known := health.NewProblems(config.Logger, runtime.Problem{
 		Subject: nomadSubject, Message: "this server is starting, and hasn't read Nomad's jobs yet", Since: time.Now(),
 	})
 	c := &Cluster{
@@ -82,12 +81,12 @@ func New(_ context.Context, config Config) (*Cluster, error) {
 		reader:       listing.Reader{Nomad: nomad, Names: names},
 		nodes:        listing.NewNodes(nomad),
 		delivery:     connection.NewDelivery(nomad, config.Jobs.Agent.Arch),
-		gate:         turns.NewGate(config.Parallel),
+		gate:         fairqueue.NewLimiter(config.Parallel),
 		lock: &state.Lock{
 			Nomad: nomad, Prefix: config.Jobs.Prefix, TTL: config.LockTTL, Dir: config.Dir, Logger: config.Logger, Problems: known,
 			Peer: state.Peer{Address: config.Peer, Secret: rand.Text()}, AwaitEnd: config.AwaitEnd,
 		},
-		counts:  counts{tasks.New(tasks.Turn, tasks.Register, tasks.Place, tasks.Start, tasks.Poststart, tasks.Save)},
+		counts:  counts{health.NewTaskCounts(health.PhaseTurn, health.PhaseRegister, health.PhasePlace, health.PhaseStart, health.PhasePoststart, health.PhaseSave)},
 		runners: runners{entries: map[runtime.RunnerID]*entry{}, removed: map[runtime.RunnerID]int{}},
 	}
 	c.refresher = refresher{Rounds: listing.NewRounds(ends, c.refresh), due: make(chan struct{}, 1), synced: make(chan struct{})}

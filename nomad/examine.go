@@ -12,12 +12,12 @@ import (
 	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/finding"
+	"github.com/rockpool/rockpool/runtime/health"
 )
 
 // Examine inspects a Nomad cluster as a server with this configuration would use it, and reports
 // what is missing. It changes nothing there. The error is for an invalid configuration.
-func Examine(ctx context.Context, config Config) ([]finding.Finding, error) {
+func Examine(ctx context.Context, config Config) ([]health.Finding, error) {
 	config.Connection.Patience = time.Second // a person waits for the result
 	c, err := New(ctx, config)
 	if err != nil {
@@ -36,11 +36,11 @@ func Examine(ctx context.Context, config Config) ([]finding.Finding, error) {
 // An examination is one Examine in progress. Its Cluster never runs, so it owns no prefix.
 type examination struct {
 	*Cluster
-	found       []finding.Finding
+	found       []health.Finding
 	unreachable bool // the remaining steps are skipped
 }
 
-func (x *examination) add(f finding.Finding) { x.found = append(x.found, f) }
+func (x *examination) add(f health.Finding) { x.found = append(x.found, f) }
 
 // leader reports whether Nomad answers and has a leader. If not, Examine skips the later steps.
 func (x *examination) leader(ctx context.Context) {
@@ -48,11 +48,11 @@ func (x *examination) leader(ctx context.Context) {
 	leader, err := x.nomad.Leader(ctx)
 	switch {
 	case err != nil:
-		x.add(finding.Failure("nomad", "check that Nomad runs there, and the settings --nomad-address, --nomad-ca-cert and so on", "%s: %v", address, err))
+		x.add(health.Failure("nomad", "check that Nomad runs there, and the settings --nomad-address, --nomad-ca-cert and so on", "%s: %v", address, err))
 	case leader == "":
-		x.add(finding.Failure("nomad", "check the logs of Nomad's servers", "%s answers, but has no leader", address))
+		x.add(health.Failure("nomad", "check the logs of Nomad's servers", "%s answers, but has no leader", address))
 	default:
-		x.add(finding.Fine("nomad", "%s answers; its leader is %s", address, leader))
+		x.add(health.Fine("nomad", "%s answers; its leader is %s", address, leader))
 	}
 	x.unreachable = leader == ""
 }
@@ -61,39 +61,39 @@ const policyAdvice = "give the token the policy of docs/guides/nomad.md"
 
 func (x *examination) policy(ctx context.Context) {
 	if err := x.reader.Check(ctx); err != nil {
-		x.add(finding.Failure("policy", policyAdvice, "%v", err))
+		x.add(health.Failure("policy", policyAdvice, "%v", err))
 		return
 	}
-	x.add(finding.Fine("policy", "jobs, allocations, evaluations and variables can be listed"))
+	x.add(health.Fine("policy", "jobs, allocations, evaluations and variables can be listed"))
 }
 
 func (x *examination) template(ctx context.Context) {
 	driver, err := x.environments.Check(ctx)
 	if err != nil {
-		x.add(finding.Failure("template", "check --nomad-template and the other settings of jobs", "%v", err))
+		x.add(health.Failure("template", "check --nomad-template and the other settings of jobs", "%v", err))
 		return
 	}
-	x.add(finding.Fine("template", "Nomad accepts the job of runners"))
+	x.add(health.Fine("template", "Nomad accepts the job of runners"))
 	if err := x.nodes.Refresh(ctx); err != nil {
-		x.add(finding.Failure("policy", policyAdvice, "%v", err))
+		x.add(health.Failure("policy", policyAdvice, "%v", err))
 		return
 	}
 	taking, all := x.nodes.Taking(driver)
 	if taking == 0 {
-		x.add(finding.Failure("nodes", "check `nomad node status -verbose`, and that nodes have the driver named by --nomad-driver",
+		x.add(health.Failure("nodes", "check `nomad node status -verbose`, and that nodes have the driver named by --nomad-driver",
 			"none of %d nodes is ready and eligible with a healthy driver %s", all, driver))
 		return
 	}
-	x.add(finding.Fine("nodes", "%d of %d are ready and have a healthy driver %s", taking, all, driver))
+	x.add(health.Fine("nodes", "%d of %d are ready and have a healthy driver %s", taking, all, driver))
 	// Docker 20.10 also reports no address of its bridge if it created the bridge when it started.
 	if bare := x.nodes.Reporting(job.Docker, "bridge_ip", ""); driver == job.Docker && bare > 0 && x.config.Jobs.NetworkMode == "" {
-		x.add(finding.Warning("network", "set a network with --nomad-network-mode, or check `docker network inspect bridge` on the nodes, whose daemons may run with --bridge=none; "+
+		x.add(health.Warning("network", "set a network with --nomad-network-mode, or check `docker network inspect bridge` on the nodes, whose daemons may run with --bridge=none; "+
 			"if no environment has network access, ignore this",
 			"on %d of %d nodes Nomad sees no address of Docker's bridge: without a bridge, runners with network access have no network", bare, taking))
 	}
 	x.room(driver)
 	if driver == job.RawExec {
-		x.add(finding.Warning("driver", "use docker, podman or exec for programs that nobody has read", "raw_exec is unsafe: programs see the node's files and are on its network"))
+		x.add(health.Warning("driver", "use docker, podman or exec for programs that nobody has read", "raw_exec is unsafe: programs see the node's files and are on its network"))
 	}
 }
 
@@ -107,10 +107,10 @@ func (x *examination) room(driver job.Driver) {
 	fit := x.nodes.Room(driver, int64(size.CPUMHz), reserved)
 	told := fmt.Sprintf("%d runners of the default size fit on all nodes: %d MHz and %d MiB are reserved for each", fit, size.CPUMHz, reserved)
 	if fit < fewRunners {
-		x.add(finding.Warning(name, "give environments less, for example `rockpool env put --cpu 200`", "%s", told))
+		x.add(health.Warning(name, "give environments less, for example `rockpool env put --cpu 200`", "%s", told))
 		return
 	}
-	x.add(finding.Fine(name, "%s", told))
+	x.add(health.Fine(name, "%s", told))
 }
 
 func (x *examination) workspace(context.Context) {
@@ -123,13 +123,13 @@ func (x *examination) workspace(context.Context) {
 	allowing := x.nodes.Reporting(job.Docker, "volumes.enabled", "true")
 	switch {
 	case jobs.Workspace == job.WorkspaceVolume && allowing < taking:
-		x.add(finding.Failure(name, "set "+setting+", or --nomad-workspace tmpfs", "%d of %d nodes don't allow volumes, which --nomad-workspace volume needs", taking-allowing, taking))
+		x.add(health.Failure(name, "set "+setting+", or --nomad-workspace tmpfs", "%d of %d nodes don't allow volumes, which --nomad-workspace volume needs", taking-allowing, taking))
 	case jobs.Workspace == job.WorkspaceVolume:
-		x.add(finding.Fine(name, "programs created in /workspace and /tmp can be executed"))
+		x.add(health.Fine(name, "programs created in /workspace and /tmp can be executed"))
 	case allowing == taking && taking > 0:
-		x.add(finding.Warning(name, "set --nomad-workspace volume, which all nodes allow", "programs created in /workspace and /tmp can't be executed by their own name"))
+		x.add(health.Warning(name, "set --nomad-workspace volume, which all nodes allow", "programs created in /workspace and /tmp can't be executed by their own name"))
 	default:
-		x.add(finding.Warning(name, "where that matters set "+setting+", and --nomad-workspace volume (docs/guides/nomad.md has the price)",
+		x.add(health.Warning(name, "where that matters set "+setting+", and --nomad-workspace volume (docs/guides/nomad.md has the price)",
 			"programs created in /workspace and /tmp can't be executed by their own name"))
 	}
 }
@@ -144,11 +144,11 @@ func (x *examination) oversubscription(ctx context.Context) {
 	answer, _, err := x.nomad.API().Operator().SchedulerGetConfiguration(connection.Query(ctx))
 	switch {
 	case err != nil:
-		x.add(finding.Warning(name, advice, "--nomad-memory-reserve is %g, and this token can't read whether Nomad allows oversubscription", reserve))
+		x.add(health.Warning(name, advice, "--nomad-memory-reserve is %g, and this token can't read whether Nomad allows oversubscription", reserve))
 	case !answer.SchedulerConfig.MemoryOversubscriptionEnabled:
-		x.add(finding.Failure(name, advice, "--nomad-memory-reserve is %g, and Nomad doesn't allow oversubscription: runners get only that share of their memory", reserve))
+		x.add(health.Failure(name, advice, "--nomad-memory-reserve is %g, and Nomad doesn't allow oversubscription: runners get only that share of their memory", reserve))
 	default:
-		x.add(finding.Fine(name, "oversubscription is allowed"))
+		x.add(health.Fine(name, "oversubscription is allowed"))
 	}
 }
 
@@ -165,14 +165,14 @@ func (x *examination) connections(ctx context.Context) {
 	limit, known := x.limit(ctx)
 	switch {
 	case !known:
-		x.add(finding.Warning(name, `add agent { policy = "read" } to the token's policy (docs/guides/nomad.md), and run this again; or `+raise,
+		x.add(health.Warning(name, `add agent { policy = "read" } to the token's policy (docs/guides/nomad.md), and run this again; or `+raise,
 			"this server needs %d, and this token can't read how many Nomad accepts from one address: the default of http_max_conns_per_client is %d", wanted, usualConnections))
 	case limit > 0 && wanted > limit:
-		x.add(finding.Failure(name, "set --nomad-bridges lower, or "+raise, "Nomad accepts %d from one address, but this server needs %d: --nomad-bridges plus --nomad-calls", limit, wanted))
+		x.add(health.Failure(name, "set --nomad-bridges lower, or "+raise, "Nomad accepts %d from one address, but this server needs %d: --nomad-bridges plus --nomad-calls", limit, wanted))
 	case limit > 0:
-		x.add(finding.Fine(name, "this server needs %d, and Nomad accepts %d from one address; with more than %d runners, idle ones are connected when they are claimed", wanted, limit, x.config.Bridges))
+		x.add(health.Fine(name, "this server needs %d, and Nomad accepts %d from one address; with more than %d runners, idle ones are connected when they are claimed", wanted, limit, x.config.Bridges))
 	default:
-		x.add(finding.Fine(name, "this server needs %d, and Nomad accepts any number", wanted))
+		x.add(health.Fine(name, "this server needs %d, and Nomad accepts any number", wanted))
 	}
 }
 

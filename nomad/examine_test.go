@@ -6,12 +6,12 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/nomad/job"
-	"github.com/rockpool/rockpool/runtime/finding"
+	"github.com/rockpool/rockpool/runtime/health"
 	"github.com/rockpool/rockpool/test/nomadtest"
 )
 
 // examine returns the findings for a modified configuration, by name.
-func examine(t *testing.T, n *nomadtest.Nomad, change func(*Config)) map[string]finding.Finding {
+func examine(t *testing.T, n *nomadtest.Nomad, change func(*Config)) map[string]health.Finding {
 	t.Helper()
 	c := config(t, n, job.RawExec)
 	change(&c)
@@ -19,7 +19,7 @@ func examine(t *testing.T, n *nomadtest.Nomad, change func(*Config)) map[string]
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := map[string]finding.Finding{}
+	all := map[string]health.Finding{}
 	for _, f := range found {
 		all[f.Name] = f
 	}
@@ -30,7 +30,7 @@ func TestExamineReportsProblems(t *testing.T) {
 	n := raw.Nomad(t)
 	good := examine(t, n, func(*Config) {})
 	for _, name := range []string{"nomad", "policy", "template", "nodes", "connections"} {
-		if f, there := good[name]; !there || f.Status != finding.OK || f.Advice != "" {
+		if f, there := good[name]; !there || f.Status != health.OK || f.Advice != "" {
 			t.Errorf("%s: %+v", name, f)
 		}
 	}
@@ -38,7 +38,7 @@ func TestExamineReportsProblems(t *testing.T) {
 	less, _, _ := strings.Cut(nomadtest.Policy, "agent {")
 	token := n.TokenWith(t, less)
 	f := examine(t, n, func(c *Config) { c.Connection.Token = token })["connections"]
-	if f.Status != finding.Warn || !strings.Contains(f.Advice, `agent { policy = "read" }`) {
+	if f.Status != health.Warn || !strings.Contains(f.Advice, `agent { policy = "read" }`) {
 		t.Errorf("%+v", f)
 	}
 	for _, test := range []struct {
@@ -56,7 +56,7 @@ func TestExamineReportsProblems(t *testing.T) {
 		{"connections", "5000", func(c *Config) { c.Bridges, c.Connection.Calls = 4984, 16 }},
 	} {
 		f := examine(t, n, test.change)[test.name]
-		if f.Status != finding.Fail || f.Advice == "" || !strings.Contains(f.Message, test.says) {
+		if f.Status != health.Fail || f.Advice == "" || !strings.Contains(f.Message, test.says) {
 			t.Errorf("%s: %+v", test.name, f)
 		}
 	}
@@ -64,14 +64,14 @@ func TestExamineReportsProblems(t *testing.T) {
 
 // The Docker daemon of the tests has no bridge.
 func TestExamineReportsDockerWithoutBridge(t *testing.T) {
-	for mode, want := range map[string]finding.Status{"": finding.Warn, "cni/runners": ""} {
+	for mode, want := range map[string]health.Status{"": health.Warn, "cni/runners": ""} {
 		c := config(t, container.Nomad(t), job.Docker)
 		c.Jobs.NetworkMode = mode
 		found, err := Examine(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		i := slices.IndexFunc(found, func(f finding.Finding) bool { return f.Name == "network" })
+		i := slices.IndexFunc(found, func(f health.Finding) bool { return f.Name == "network" })
 		switch {
 		case want == "" && i >= 0:
 			t.Errorf("with a network of its own: %+v", found[i])
@@ -85,7 +85,7 @@ func TestExamineReportsDockerWithoutBridge(t *testing.T) {
 func TestExamineRecommendsAWorkspace(t *testing.T) {
 	t.Parallel()
 	n := container.Nomad(t)
-	for workspace, want := range map[string]finding.Status{job.WorkspaceTmpfs: finding.Warn, job.WorkspaceVolume: finding.Fail} {
+	for workspace, want := range map[string]health.Status{job.WorkspaceTmpfs: health.Warn, job.WorkspaceVolume: health.Fail} {
 		f := examine(t, n, func(c *Config) { c.Jobs.Driver, c.Jobs.Workspace = job.Docker, workspace })["workspace"]
 		if f.Status != want || !strings.Contains(f.Advice, "volumes { enabled = true }") {
 			t.Errorf("%s: %+v", workspace, f)

@@ -10,14 +10,14 @@ import (
 	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/nomad/listing"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/past"
+	"github.com/rockpool/rockpool/runtime/health"
 )
 
 type runners struct {
 	mu       sync.Mutex // guards all fields and each entry; never held across I/O
 	entries  map[runtime.RunnerID]*entry
 	removed  map[runtime.RunnerID]int // the change at which a runner was forgotten
-	past     past.Runners
+	past     health.RemovedRunners
 	change   int      // number of changes by this server; a list that began earlier lacks the later ones
 	highest  uint64   // index of the newest registered job: an older list is ignored
 	observed observed // in the last list
@@ -95,7 +95,7 @@ func (r *runners) environment(id runtime.RunnerID) runtime.EnvironmentID {
 // remember keeps what Nomad forgets with a runner's job. The caller holds mu.
 func (r *runners) remember(e *entry) {
 	now := time.Now()
-	r.past.Add(e.runner.ID, past.Runner{
+	r.past.Add(e.runner.ID, health.RemovedRunner{
 		Environment: e.runner.Environment.ID,
 		Events:      e.events(runtime.TaskEvent{At: now, Kind: runtime.TaskEnded}),
 		Allocations: listing.LastAllocations(e.allocations, e.runner, e.ready, now),

@@ -8,7 +8,7 @@ import (
 	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/tasks"
+	"github.com/rockpool/rockpool/runtime/health"
 )
 
 // Start implements runtime.Cluster. It registers the runner's job. It is idempotent by id.
@@ -92,7 +92,7 @@ func (c *Cluster) joinStart(ctx context.Context, e *entry, priority runtime.Prio
 // already, an earlier attempt registered it.
 func (c *Cluster) register(ctx context.Context, e *entry, priority runtime.Priority) (uint64, error) {
 	env, began := e.runner.Environment, time.Now()
-	leave, err := c.gate.Pass(env.Tenant, string(env.ID), priority).Enter(ctx)
+	leave, err := c.gate.Waiter(env.Tenant, string(env.ID), priority).Enter(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -104,7 +104,7 @@ func (c *Cluster) register(ctx context.Context, e *entry, priority runtime.Prior
 	c.runners.mu.Unlock()
 	// A change of the priority isn't part of a start, so it isn't measured.
 	if index == 0 {
-		began = c.counts.Observe(tasks.Turn, began)
+		began = c.counts.Observe(health.PhaseTurn, began)
 	}
 	template, err := c.environments.Template(ctx, env)
 	if err != nil {
@@ -139,7 +139,7 @@ func (c *Cluster) register(ctx context.Context, e *entry, priority runtime.Prior
 		return err
 	})
 	if err == nil && index == 0 {
-		c.counts.Observe(tasks.Register, began)
+		c.counts.Observe(health.PhaseRegister, began)
 	}
 	return registered, err
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/rockpool/rockpool/nomad/listing"
 	"github.com/rockpool/rockpool/nomad/state"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/tasks"
+	"github.com/rockpool/rockpool/runtime/health"
 )
 
 // Stats are the counts of a Cluster since it was created, and its current state.
 type Stats struct {
-	Tasks     tasks.Stats
+	Tasks     health.TaskStats
 	Pending   int                       // evaluations of runners without an allocation that Nomad's scheduler hasn't processed
 	Blocked   int                       // evaluations of runners without an allocation for which no node has the resources
 	Lacking   map[listing.Dimension]int // blocked evaluations, by the resource that they wait for
@@ -42,12 +42,12 @@ func (c *Cluster) Stats() Stats {
 	s.Capacity = capacity
 	s.Tasks, s.Problems, s.Calls, s.Bridges = c.counts.Read(), len(c.problems.All()), c.nomad.Stats(), c.bridges.Stats()
 	s.Lock, s.LockLasts = c.lock.Stats(), c.config.LockTTL
-	s.Placed = s.Tasks.Phases[tasks.Place].Count()
+	s.Placed = s.Tasks.Phases[health.PhasePlace].Count()
 	return s
 }
 
 // counts are the counters for the phases of a start on Nomad. They are atomic.
-type counts struct{ *tasks.Counts }
+type counts struct{ *health.TaskCounts }
 
 // observed is what the last lists said of all runners. It is replaced as a whole.
 type observed struct {
@@ -84,7 +84,7 @@ func (c *counts) placed(e *entry) {
 // allocation before the registration is answered.
 func (c *counts) placement(e *entry) {
 	if !e.start.registered.IsZero() && !e.start.placed.IsZero() {
-		c.Lasted(tasks.Place, e.start.placed.Sub(e.start.registered))
+		c.Lasted(health.PhasePlace, e.start.placed.Sub(e.start.registered))
 	}
 }
 
@@ -92,7 +92,7 @@ func (c *counts) answered(e *entry, at time.Time) {
 	if e.start.answered.IsZero() {
 		e.start.answered = at
 		c.Starts.Add(1)
-		c.Observe(tasks.Save, at)
+		c.Observe(health.PhaseSave, at)
 	}
 }
 
@@ -112,8 +112,8 @@ func (c *counts) listed(e *entry) {
 	}
 	if took, known := listing.Began(e.allocations[0], e.access.Task); known {
 		e.start.measured = true
-		c.Lasted(tasks.Start, took)
-		c.Lasted(tasks.Poststart, e.start.answered.Sub(e.start.placed)-took)
+		c.Lasted(health.PhaseStart, took)
+		c.Lasted(health.PhasePoststart, e.start.answered.Sub(e.start.placed)-took)
 	}
 }
 

@@ -14,12 +14,12 @@ import (
 	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/nomad/listing"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/tasks"
+	"github.com/rockpool/rockpool/runtime/health"
 )
 
-func (w *world) wantTasks(want tasks.Stats) {
+func (w *world) wantTasks(want health.TaskStats) {
 	w.t.Helper()
-	if diff := cmp.Diff(want, w.cluster.Stats().Tasks, cmpopts.IgnoreFields(tasks.Stats{}, "Phases")); diff != "" {
+	if diff := cmp.Diff(want, w.cluster.Stats().Tasks, cmpopts.IgnoreFields(health.TaskStats{}, "Phases")); diff != "" {
 		w.t.Error(diff)
 	}
 }
@@ -48,7 +48,7 @@ func TestTasksAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		kept, lost, exits, moved := w.idle(), w.idle(), w.idle(), w.idle()
-		w.wantTasks(tasks.Stats{Starts: 4})
+		w.wantTasks(health.TaskStats{Starts: 4})
 		w.locked(func() {
 			w.change(w.live(exits), fails)
 			w.change(w.live(moved), func(a *api.AllocationListStub) { // by somebody else
@@ -61,13 +61,13 @@ func TestTasksAreCounted(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		w.wantTasks(tasks.Stats{Starts: 4, Exits: 1})
+		w.wantTasks(health.TaskStats{Starts: 4, Exits: 1})
 		used := w.idle()
 		if err := w.cluster.Remove(t.Context(), used); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * w.cluster.config.Relist)
-		w.wantTasks(tasks.Stats{Starts: 5, Exits: 1, Kills: 1})
+		w.wantTasks(health.TaskStats{Starts: 5, Exits: 1, Kills: 1})
 
 		w.stop()
 		w.locked(func() { w.change(w.live(lost), fails) })
@@ -76,7 +76,7 @@ func TestTasksAreCounted(t *testing.T) {
 		if r := w.state(kept); r.State != runtime.RunnerIdle {
 			t.Errorf("it is %s", r.State)
 		}
-		w.wantTasks(tasks.Stats{Restores: 1, Lost: 1})
+		w.wantTasks(health.TaskStats{Restores: 1, Lost: 1})
 	})
 }
 
@@ -90,10 +90,10 @@ func TestFailedStartsAreCounted(t *testing.T) {
 			w.change(w.live(id), func(a *api.AllocationListStub) { a.TaskStates[job.TaskName].Restarts = 2 })
 		})
 		time.Sleep(time.Second)
-		w.wantTasks(tasks.Stats{StartFailures: 2, Restarts: 2})
+		w.wantTasks(health.TaskStats{StartFailures: 2, Restarts: 2})
 		w.locked(func() { w.change(w.live(id), fails) })
 		time.Sleep(time.Second)
-		w.wantTasks(tasks.Stats{StartFailures: 3, Restarts: 2})
+		w.wantTasks(health.TaskStats{StartFailures: 3, Restarts: 2})
 		if r := w.state(id); r.State != runtime.RunnerGone || r.GoneReason != runtime.GoneStartFailed {
 			t.Errorf("it is %s, %s", r.State, r.GoneReason)
 		}
@@ -103,7 +103,7 @@ func TestFailedStartsAreCounted(t *testing.T) {
 		if err := w.cluster.Remove(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
-		w.wantTasks(tasks.Stats{StartFailures: 3, Restarts: 2, Kills: 1})
+		w.wantTasks(health.TaskStats{StartFailures: 3, Restarts: 2, Kills: 1})
 	})
 }
 
@@ -125,7 +125,7 @@ func TestPhasesOfAStart(t *testing.T) {
 			t.Fatalf("it is %s", r.State)
 		}
 		phases := w.cluster.Stats().Tasks.Phases
-		if n := phases[tasks.Start].Count() + phases[tasks.Poststart].Count(); n != 0 {
+		if n := phases[health.PhaseStart].Count() + phases[health.PhasePoststart].Count(); n != 0 {
 			t.Error("the node's time was counted before the node reported it")
 		}
 		w.locked(func() { w.change(w.live(id), begin(4*time.Second)) })
@@ -133,9 +133,9 @@ func TestPhasesOfAStart(t *testing.T) {
 		w.locked(func() { w.change(w.live(id), func(*api.AllocationListStub) {}) })
 		time.Sleep(time.Second)
 		s := w.cluster.Stats()
-		for phase, want := range map[tasks.Phase][2]time.Duration{
-			tasks.Turn: {0, 0}, tasks.Register: {0, time.Second}, tasks.Place: {3 * time.Second, 4 * time.Second},
-			tasks.Start: {4 * time.Second, 4 * time.Second}, tasks.Poststart: {time.Second, 2 * time.Second}, tasks.Save: {0, time.Second},
+		for phase, want := range map[health.Phase][2]time.Duration{
+			health.PhaseTurn: {0, 0}, health.PhaseRegister: {0, time.Second}, health.PhasePlace: {3 * time.Second, 4 * time.Second},
+			health.PhaseStart: {4 * time.Second, 4 * time.Second}, health.PhasePoststart: {time.Second, 2 * time.Second}, health.PhaseSave: {0, time.Second},
 		} {
 			if got := s.Tasks.Phases[phase]; got.Count() != 1 || got.Sum < want[0] || got.Sum > want[1] {
 				t.Errorf("%s: %d times, %v, want %v", phase, got.Count(), got.Sum, want)

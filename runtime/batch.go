@@ -1,12 +1,14 @@
 package runtime
 
-import "time"
+import (
+	"time"
+)
 
 // A Batch is an optional build followed by many cases, which run one after the other. Each of
 // them is an execution. Cases count from 0; the build has the number BuildCase.
 type Batch struct {
 	ID            BatchID       `json:"id"`
-	RunnerID      RunnerID      `json:"runnerId,omitempty"` // shared by all steps; "": each case has its own runner
+	RunnerID      RunnerID      `json:"runnerId,omitempty"` // shared by all steps; "" means each case has its own runner
 	EnvironmentID EnvironmentID `json:"environmentId"`
 	Tenant        TenantID      `json:"tenant,omitempty"`
 	HasBuild      bool          `json:"hasBuild,omitempty"` // its first execution is a build
@@ -82,8 +84,8 @@ const (
 	BatchFailed      BatchOutcome = "FAILED"       // a case could not be started
 )
 
-// A BatchPlace is where an execution stands in its batch.
-type BatchPlace struct {
+// A BatchPosition is where an execution stands in its batch.
+type BatchPosition struct {
 	ID   BatchID `json:"id"`
 	Case int     `json:"case"` // BuildCase: the build
 }
@@ -105,7 +107,7 @@ const (
 type Case struct {
 	Index     int
 	State     CaseState
-	Execution *Execution // nil: it has none yet, or retention removed it
+	Execution *Execution // nil means it has none yet, or retention removed it
 }
 
 // CaseState returns the state of a case. x is its execution; it is ignored unless known is set.
@@ -124,4 +126,34 @@ func (b Batch) CaseState(number int, x Execution, known bool) CaseState {
 	default:
 		return CaseSkipped
 	}
+}
+
+// A CompareMode says which differences between an output and the expected output count.
+type CompareMode string
+
+// The modes.
+const (
+	CompareExact   CompareMode = "EXACT"   // every byte
+	CompareTrimmed CompareMode = "TRIMMED" // all except white space at line ends and empty lines at the end
+	CompareTokens  CompareMode = "TOKENS"  // the words between white space
+	CompareNumbers CompareMode = "NUMBERS" // as TOKENS; numbers may differ by the tolerance
+)
+
+// A Comparison is how an execution's stdout is compared with the expected output of its case, and
+// the result.
+type Comparison struct {
+	Mode       CompareMode       `json:"mode"`
+	Tolerance  float64           `json:"tolerance,omitempty"` // of NUMBERS: absolute, or relative to the expected number
+	Bytes      int64             `json:"bytes"`               // size of the expected output
+	Matches    *bool             `json:"matches,omitempty"`   // nil means not compared, because it hasn't exited with status 0
+	Message    *string           `json:"message,omitempty"`   // why it doesn't match; nil means that it isn't known that it doesn't
+	Difference *OutputDifference `json:"difference,omitempty"`
+}
+
+// An OutputDifference is the first difference between an output and the expected output. The texts
+// are cut, and are words with TOKENS and NUMBERS, otherwise lines.
+type OutputDifference struct {
+	Line     int     `json:"line"`               // of the output, from 1
+	Expected *string `json:"expected,omitempty"` // nil means the expected output ends before
+	Actual   *string `json:"actual,omitempty"`   // nil means the output ends before
 }

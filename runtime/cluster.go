@@ -1,3 +1,8 @@
+// Package runtime defines Rockpool's vocabulary: environments, runners, claims and executions, the
+// typed [Error] of every layer, and [Cluster], the one contract with the place where runners live.
+//
+// The package holds and checks data and moves it between states. It starts nothing and stores
+// nothing. Its values may be copied, and read concurrently while nothing writes to them.
 package runtime
 
 import (
@@ -133,7 +138,7 @@ type Evidence struct {
 	OOMKills         int64 // processes that the kernel killed because the runner's memory was full
 	ProcessLimitHits int64 // forks that were refused because of the limit of processes
 
-	// CPU is the processor time of all its processes, including the agent; 0: the host doesn't count it.
+	// CPU is the processor time of all its processes, including the agent; 0 means the host doesn't count it.
 	CPU time.Duration
 
 	// OwnKernel: the runner has a kernel of its own. Only that kernel counts refused forks,
@@ -142,4 +147,58 @@ type Evidence struct {
 
 	// Inside: only the runner's agent counts, and it does so for the whole runner.
 	Inside bool
+}
+
+// A ClusterStatus describes a cluster: its kind, its capacity, and its problems.
+type ClusterStatus struct {
+	Kind     string // "local" or "nomad"
+	Capacity Capacity
+	Problems []Problem // in the order in which they were found
+	Remark   string    // a restriction of this cluster that is no fault; "" means none
+	Draining *Draining // nil means not draining
+	CoreMHz  int       // clock of one core; 0 means unknown, or machines differ
+	// LargestRunner is the most that one runner can be given; nil means unknown.
+	LargestRunner *Resources
+	// HostInterpreters are those of Interpreters that the image "host" contains; none means unknown.
+	HostInterpreters []string
+}
+
+// Interpreters returns the programs that are searched for to fill HostInterpreters.
+func Interpreters() []string {
+	return []string{"bash", "c++", "cc", "go", "java", "javac", "node", "python3", "sh"}
+}
+
+// Draining says what still keeps a cluster from being drained. All counts are 0 when it is done.
+type Draining struct {
+	Since      time.Time
+	Claimed    int // runners with a holder
+	Leaving    int // other runners, which are being removed
+	Executions int // that haven't finished
+}
+
+// A Problem is a fault that an operator must know of although the cluster still works. Examples are
+// an unreadable record and a runner that can't be removed.
+type Problem struct {
+	Subject string // what it is about: "runner r1"
+	Message string
+	Since   time.Time
+}
+
+// A Capacity is what a cluster's machines have, and how much of it can be promised to runners. That
+// is more where it is overcommitted. It also counts what has been promised, whether runners use it
+// or not.
+type Capacity struct {
+	CPUs                int
+	CPUMHz              int
+	MemoryMiB           int64
+	CPUMHzPromisable    int
+	MemoryMiBPromisable int64
+	CPUMHzUsed          int
+	MemoryMiBUsed       int64
+}
+
+// Take counts a runner's resources as promised.
+func (c *Capacity) Take(r Resources) {
+	c.CPUMHzUsed += r.CPUMHz
+	c.MemoryMiBUsed += int64(r.MemoryMiB)
 }

@@ -21,17 +21,17 @@ type Environment struct {
 	RunnerRevision   int           `json:"runnerRevision"`
 	Image            string        `json:"image"`
 	Pin              ImagePin      `json:"pin,omitzero"` // content of Image when this revision was made
-	PoolSize         int           `json:"poolSize"`     // idle runners to keep; 0: only on demand
+	PoolSize         int           `json:"poolSize"`     // idle runners to keep; 0 means only on demand
 	Resources        Resources     `json:"resources"`
 	Network          Network       `json:"network"`
 	Isolation        Isolation     `json:"isolation"`
-	Runtime          string        `json:"runtime,omitempty"` // named in the server's settings; "": the tier's own
+	Runtime          string        `json:"runtime,omitempty"` // named in the server's settings; "" means the tier's own
 	Variables        []Variable    `json:"variables,omitempty"`
-	Warm             *Warm         `json:"warm,omitempty"`   // nil: each execution starts its own interpreter
-	DefaultTimeLimit time.Duration `json:"defaultTimeLimit"` // of an execution without one; 0: unlimited
+	Warm             *Warm         `json:"warm,omitempty"`   // nil means each execution starts its own interpreter
+	DefaultTimeLimit time.Duration `json:"defaultTimeLimit"` // of an execution without one; 0 means unlimited
 	OutputLimit      int64         `json:"outputLimit"`      // bytes per execution
 	// Previous is the revision that runners are made from until the cluster has the pinned
-	// image; nil: none. It has no Previous itself.
+	// image; nil means none. It has no Previous itself.
 	Previous *Environment `json:"previous,omitempty"`
 }
 
@@ -219,7 +219,42 @@ func ValidateVariables(field string, variables []Variable) error {
 	return nil
 }
 
-// printable reports whether s is valid UTF-8 without spaces and ASCII control characters.
 func printable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f })
+}
+
+// An ImagePin identifies the bytes of an environment's image, and holds what the image says about
+// running programs. The zero ImagePin means that the cluster alone handles the image.
+type ImagePin struct {
+	Digest           string     `json:"digest,omitempty"` // "sha256:…" of the content
+	Variables        []Variable `json:"variables,omitempty"`
+	WorkingDirectory string     `json:"workingDirectory,omitempty"` // "" means the workspace
+	User             string     `json:"user,omitempty"`             // name of the user that programs run as
+	// Account is the image's own USER, a name or a number. It is set only where files can't be
+	// given to another user.
+	Account string `json:"account,omitempty"`
+	// Unpinned is why there is no digest. Each node then runs its own version of the image.
+	Unpinned string `json:"unpinned,omitempty"`
+}
+
+// An ImageState says whether a cluster has a pinned image.
+type ImageState string
+
+// The states.
+const (
+	ImagePulling ImageState = "PULLING" // it is being pulled
+	ImageReady   ImageState = "READY"   // it is stored here; its registry is no longer needed
+	ImageFailed  ImageState = "FAILED"  // it is missing; Reason says what to do
+)
+
+// An ImageStatus is the progress of a cluster in getting a pinned image. It is zero for an
+// environment without one.
+type ImageStatus struct {
+	Digest     string
+	State      ImageState
+	Layers     int // in the image; 0 means not known yet
+	LayersDone int
+	Bytes      int64 // of the layers as transferred, mostly compressed
+	BytesDone  int64
+	Reason     string // with FAILED: why, and what to do
 }

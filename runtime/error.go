@@ -59,7 +59,7 @@ type Error struct {
 	Err     error
 
 	Offset   *int64    // of stdin: the bytes that the program's stdin already has, where the caller may continue
-	Exceeded *Exceeded // only with CodeQuotaExceeded; nil: the quota belongs to no tenant
+	Exceeded *Exceeded // only with CodeQuotaExceeded; nil means the quota belongs to no tenant
 }
 
 // An Exceeded says which of a tenant's [Quotas] was reached, or which share of the server's total.
@@ -67,7 +67,7 @@ type Exceeded struct {
 	Quota       string // as the API spells it, for example "claimsPerMinute" or "batches"
 	Limit, Used int64
 	Pending     int64         // of runners: reserved by waiting claims; not included in Used
-	RetryAfter  time.Duration // after which there is room; 0: once something of the tenant ends
+	RetryAfter  time.Duration // after which there is room; 0 means once something of the tenant ends
 }
 
 // Error returns the field, the message, and the cause, separated by colons.

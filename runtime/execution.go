@@ -1,6 +1,9 @@
 package runtime
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // An Execution is one command in one runner, and its outcome.
 type Execution struct {
@@ -10,30 +13,30 @@ type Execution struct {
 	Tenant        TenantID       `json:"tenant,omitempty"` // of its runner when it began
 	Command       []string       `json:"command"`          // argv
 	Shell         bool           `json:"shell,omitempty"`  // Command was made from a command line
-	Line          string         `json:"line,omitempty"`   // command line for display; "": derived from Command
+	Line          string         `json:"line,omitempty"`   // command line for display; "" means derived from Command
 	Labels        []Label        `json:"labels,omitempty"` // of its claim and its own, merged by WithLabels
 	TimeLimit     time.Duration  `json:"timeLimit"`
 	OutputLimit   int64          `json:"outputLimit"`
 	Stdin         bool           `json:"stdin"`
-	Terminal      *TerminalSize  `json:"terminal,omitempty"` // initial size; nil: no terminal
+	Terminal      *TerminalSize  `json:"terminal,omitempty"` // initial size; nil means no terminal
 	Privileged    bool           `json:"privileged,omitempty"`
 	Limits        Limits         `json:"limits"`
 	Key           string         `json:"key,omitempty"`
 	Input         string         `json:"input,omitempty"`      // digest of the request made with Key
 	Release       bool           `json:"release,omitempty"`    // remove its runner when it ends
-	Batch         *BatchPlace    `json:"batch,omitempty"`      // nil: not part of a batch
-	Comparison    *Comparison    `json:"comparison,omitempty"` // nil: its output isn't compared
-	Lease         time.Duration  `json:"lease,omitempty"`      // cancelled if its client doesn't renew it for this long; 0: runs without its client
+	Batch         *BatchPosition `json:"batch,omitempty"`      // nil means not part of a batch
+	Comparison    *Comparison    `json:"comparison,omitempty"` // nil means its output isn't compared
+	Lease         time.Duration  `json:"lease,omitempty"`      // cancelled if its client doesn't renew it for this long; 0 means runs without its client
 	State         ExecutionState `json:"state"`
 	End           End            `json:"end"`            // zero until FINISHED
-	Hint          string         `json:"hint,omitempty"` // what may have gone wrong, for people; "": nothing is known
+	Hint          string         `json:"hint,omitempty"` // what may have gone wrong, for people; "" means nothing is known
 	Usage         Usage          `json:"usage"`
-	StartedWarm   *bool          `json:"startedWarm,omitempty"` // nil: no interpreter is loaded, or not started
+	StartedWarm   *bool          `json:"startedWarm,omitempty"` // nil means no interpreter is loaded, or not started
 	ColdReason    *string        `json:"coldReason,omitempty"`  // why it didn't start warm, for people
 	Marks         Marks          `json:"marks"`
 
 	Losses   []OutputLoss `json:"losses,omitempty"`   // ordered by offset
-	LogBytes *int64       `json:"logBytes,omitempty"` // size of its output log when it ended; nil: unfinished, or ended by an older server
+	LogBytes *int64       `json:"logBytes,omitempty"` // size of its output log when it ended; nil means unfinished, or ended by an older server
 }
 
 // A TerminalSize is in characters; both numbers are 1 to MaxTerminalSize.
@@ -45,7 +48,7 @@ type TerminalSize struct {
 // MaxTerminalSize bounds a terminal's columns and rows.
 const MaxTerminalSize = 4096
 
-// Limits are an execution's own limits, in addition to its runner's; 0: none.
+// Limits are an execution's own limits, in addition to its runner's; 0 means none.
 type Limits struct {
 	CPU       time.Duration `json:"cpu,omitempty"`       // processor time of the command and all its descendants, whole seconds
 	Processes int           `json:"processes,omitempty"` // concurrent processes and threads
@@ -117,7 +120,7 @@ func Outcomes() []Outcome {
 // An End is an outcome with its details.
 type End struct {
 	Outcome    Outcome    `json:"outcome,omitempty"`
-	ExitCode   int        `json:"exitCode,omitempty"`   // with EXITED; with FAILED what a shell returns for such a command, 126 or 127, or 0: none
+	ExitCode   int        `json:"exitCode,omitempty"`   // with EXITED; with FAILED what a shell returns for such a command, 126 or 127; 0 means none
 	Signal     string     `json:"signal,omitempty"`     // with SIGNALED only, for example "SIGKILL"
 	GoneReason GoneReason `json:"goneReason,omitempty"` // with RUNNER_GONE only
 	Message    string     `json:"message,omitempty"`    // the outcome in words
@@ -147,7 +150,7 @@ type UsageNow struct {
 	OutputBytes              int64
 }
 
-// Marks are the times of an execution's transitions; zero: not yet, or never.
+// Marks are the times of an execution's transitions; the zero value means not yet, or never.
 type Marks struct {
 	QueuedAt      time.Time `json:"queuedAt"`  // accepted and stored
 	StartedAt     time.Time `json:"startedAt"` // the agent started the command
@@ -169,4 +172,72 @@ func (s Stream) String() string {
 		return "STDERR"
 	}
 	return "STDOUT"
+}
+
+// A LossCause is the reason why output is missing from an execution's output log.
+type LossCause string
+
+// The causes. Each rests on evidence; without evidence the cause is UNKNOWN.
+const (
+	LossStorageFull LossCause = "STORAGE_FULL" // the disk or the space for output was full when it was printed
+	LossUnwritable  LossCause = "UNWRITABLE"   // the log was unwritable for another reason when it was printed
+	LossRetention   LossCause = "RETENTION"    // it was stored, and retention removed it
+	LossDeleted     LossCause = "DELETED"      // it was stored, and something else deleted the log
+	LossDamaged     LossCause = "DAMAGED"      // it was stored, and the log was truncated or changed
+	LossUnknown     LossCause = "UNKNOWN"      // no evidence survived
+)
+
+// LossCauses returns all causes.
+func LossCauses() []LossCause {
+	return []LossCause{LossStorageFull, LossUnwritable, LossRetention, LossDeleted, LossDamaged, LossUnknown}
+}
+
+// An OutputLoss is a range of output that could not be written, [From, To), and why. To is 0 while
+// nothing was written after it, and in records of older servers; it then ends at the next OutputLoss.
+type OutputLoss struct {
+	From  int64     `json:"from"`
+	To    int64     `json:"to,omitempty"`
+	Cause LossCause `json:"cause"`
+}
+
+// LossAt returns why the output at an offset could not be written, or "" if no loss is recorded
+// there. The answer holds up to the offset until.
+func (x Execution) LossAt(offset int64) (cause LossCause, until int64) {
+	until = math.MaxInt64
+	for _, loss := range x.Losses {
+		switch {
+		case offset < loss.From:
+			return cause, min(until, loss.From)
+		case loss.To == 0:
+			cause, until = loss.Cause, math.MaxInt64
+		case offset < loss.To:
+			cause, until = loss.Cause, loss.To
+		default:
+			cause, until = "", math.MaxInt64
+		}
+	}
+	return cause, until
+}
+
+// LossesBefore returns the recorded losses before an offset. The last one is cut off at the offset.
+func (x Execution) LossesBefore(offset int64) []OutputLoss {
+	var losses []OutputLoss
+	for _, loss := range x.Losses {
+		if loss.From >= offset {
+			break
+		}
+		losses = append(losses, loss)
+	}
+	if n := len(losses); n > 0 && (losses[n-1].To == 0 || losses[n-1].To > offset) {
+		losses[n-1].To = offset
+	}
+	return losses
+}
+
+// A Moment is the stored form of a time on the machine's monotonic clock (CLOCK_MONOTONIC), which nobody
+// can set. It stands still while the machine is suspended. It has a meaning until the machine boots again.
+// The zero Moment is unknown.
+type Moment struct {
+	Boot string        `json:"boot"`
+	At   time.Duration `json:"at"` // since that boot
 }

@@ -46,14 +46,14 @@ type FileFailure struct {
 // A FileMatch is an entry that a search found, or a line of one.
 type FileMatch struct {
 	File File
-	Line int    // from 1; 0: the search was by name only
+	Line int    // from 1; 0 means the search was by name only
 	Text string // the line, or the matching part of a long line
 }
 
 // A FileSearch is the result of a search.
 type FileSearch struct {
 	Matches []FileMatch     // ordered by path, element by element, then by line
-	Limit   FileSearchLimit // that ended it early; "": everything was searched
+	Limit   FileSearchLimit // that ended it early; "" means everything was searched
 	Skipped int             // files and directories that weren't searched completely
 }
 

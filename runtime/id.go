@@ -42,7 +42,6 @@ func NewWaitingID() string { return newID() }
 // bits, so that later ids sort later.
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
 
-// environmentIDs matches the valid ids of environments.
 var environmentIDs = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // Validate returns INVALID_INPUT for field "id" unless the id is 1 to 64

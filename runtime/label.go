@@ -51,7 +51,7 @@ func WithLabels(claim, own []Label) ([]Label, error) {
 // A LabelFilter selects objects with a label of this name.
 type LabelFilter struct {
 	Name  string
-	Value *string // and this value; nil: any
+	Value *string // and this value; nil means any
 }
 
 // MatchesAny reports whether labels contains one that the filter selects.

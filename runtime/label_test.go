@@ -32,7 +32,7 @@ func TestLabelsAreBounded(t *testing.T) {
 		}
 	}
 	for _, bad := range [][]Label{{{"", "x"}}, {{long + "x", ""}}, {{"a", long + "x"}}, {{"a", "\xff"}}, slices.Repeat([]Label{{"a", "b"}}, MaxLabels+1)} {
-		if err := ValidateLabels(bad); CodeOf(err) != CodeInvalidInput || !strings.Contains(err.Error(), "at most") {
+		if err := ValidateLabels(bad); CodeOf(err) != CodeInvalidInput {
 			t.Error(bad, err)
 		}
 	}

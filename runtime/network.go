@@ -15,7 +15,7 @@ type Network struct {
 	// Access. If both are empty, everything that isn't denied anyway is reachable.
 	Allow         []string `json:"allow,omitempty"`
 	AllowNames    []string `json:"allowNames,omitempty"`
-	BandwidthMbit int      `json:"bandwidthMbit,omitempty"` // per second, each direction; 0: the cluster's default
+	BandwidthMbit int      `json:"bandwidthMbit,omitempty"` // per second, each direction; 0 means the cluster's default
 }
 
 // Used reports whether a runner has network access or exposed ports.
@@ -83,7 +83,6 @@ func ParseNetwork(text string) (netip.Prefix, error) {
 // domainNames matches a domain name, with *. before it for all names below.
 var domainNames = regexp.MustCompile(`^(\*\.)?([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.)*[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?$`)
 
-// validatePorts checks that the ports are valid and distinct.
 func validatePorts(ports []int) error {
 	if len(ports) > 64 {
 		return Invalid("network.exposedPorts", "must be at most 64 ports")

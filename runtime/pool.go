@@ -12,7 +12,7 @@ type PoolStatus struct {
 	Claimed       int // including claims that are being stored
 	Stopping      int
 	Waiting       int    // claims that wait for a runner
-	Reason        string // why runners are unavailable or the pool is below its size; "": neither
+	Reason        string // why runners are unavailable or the pool is below its size; "" means neither
 	Deleted       bool   // the environment was deleted; this is the pool's last status
 	Image         ImageStatus
 }

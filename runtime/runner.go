@@ -14,10 +14,10 @@ type Runner struct {
 	Message     string        `json:"message,omitempty"`    // why it is gone, or why its start waits
 	Claim       Claim         `json:"claim"`                // zero until it is claimed
 	Ports       []PortMapping `json:"ports,omitempty"`
-	Loaded      *Loaded       `json:"loaded,omitempty"` // nil: no interpreter is loaded
+	Loaded      *Loaded       `json:"loaded,omitempty"` // nil means no interpreter is loaded
 	CreatedAt   time.Time     `json:"createdAt"`
-	URL         string        `json:"-"` // of the cluster's own page about it; "": none
-	Lacks       Resources     `json:"-"` // STARTING: the room that it waits for, beyond what is free; zero: it doesn't, or can never fit
+	URL         string        `json:"-"` // of the cluster's own page about it; "" means none
+	Lacks       Resources     `json:"-"` // STARTING: the room that it waits for, beyond what is free; the zero value means that it doesn't, or can never fit
 }
 
 // A RunnerUsage is a runner's usage at a time, and its limits. A Memory or Processes of 0 means
@@ -47,7 +47,6 @@ const (
 	RunnerGone     RunnerState = "GONE"     // it no longer exists
 )
 
-// runnerOrder lists the states in the order in which a runner passes through them.
 var runnerOrder = []RunnerState{RunnerStarting, RunnerIdle, RunnerClaiming, RunnerClaimed, RunnerStopping, RunnerGone}
 
 // Before reports whether a runner in state s can still move to state t.
@@ -97,9 +96,9 @@ type Claim struct {
 	Key               string        `json:"key,omitempty"`    // the client's idempotency key
 	Input             string        `json:"input,omitempty"`  // digest of the request made with Key
 	ClaimedAt         time.Time     `json:"claimedAt"`
-	ExpiresAt         time.Time     `json:"expiresAt"`         // zero: never
+	ExpiresAt         time.Time     `json:"expiresAt"`         // the zero time means never
 	Expires           Moment        `json:"expires,omitzero"`  // ExpiresAt on the monotonic clock
-	InactivityTimeout time.Duration `json:"inactivityTimeout"` // 0: never
+	InactivityTimeout time.Duration `json:"inactivityTimeout"` // 0 means never
 	Labels            []Label       `json:"labels,omitempty"`
 	// Holder is the caller's own name for the holder. A claim with the same Holder resumes this
 	// one. It may name a person.

@@ -17,7 +17,7 @@ type AllocationID string
 type Evaluation struct {
 	ID            EvaluationID
 	Type          EvaluationType
-	RunnerID      RunnerID      // "": not about a single runner
+	RunnerID      RunnerID      // "" means not about a single runner
 	EnvironmentID EnvironmentID // "" not about a single environment
 	Priority      int
 	Trigger       EvaluationTrigger
@@ -27,12 +27,12 @@ type Evaluation struct {
 	Queued        int        // runners that it could not place
 	PreviousID    EvaluationID
 	NextID        EvaluationID
-	URL           string // of the cluster's own page about it; "": none
+	URL           string // of the cluster's own page about it; "" means none
 
 	CreatedAt  time.Time
-	WaitUntil  time.Time // not dequeued before; zero: no delay
-	DequeuedAt time.Time // last time it was dequeued; zero: never
-	EndedAt    time.Time // zero: not ended
+	WaitUntil  time.Time // not dequeued before; the zero time means no delay
+	DequeuedAt time.Time // last time it was dequeued; the zero time means never
+	EndedAt    time.Time // the zero time means not ended
 }
 
 // An EvaluationType is the purpose of an evaluation.
@@ -131,15 +131,15 @@ type Allocation struct {
 	ID            AllocationID
 	RunnerID      RunnerID
 	EnvironmentID EnvironmentID
-	EvaluationID  EvaluationID // that placed it; "": an earlier server placed it
+	EvaluationID  EvaluationID // that placed it; "" means an earlier server placed it
 	Resources     Resources
 	Desired       DesiredState
 	Status        AllocationStatus
 	Message       string // why it FAILED or is LOST
 
 	CreatedAt time.Time
-	RunningAt time.Time // zero: it never ran
-	EndedAt   time.Time // zero: not ended
+	RunningAt time.Time // the zero time means it never ran
+	EndedAt   time.Time // the zero time means not ended
 }
 
 // A DesiredState says whether an allocation is to run or to stop.
@@ -175,7 +175,7 @@ type SchedulingFilter[Status ~string] struct {
 	EnvironmentID EnvironmentID
 	Statuses      []Status
 	After         string // an id: only those that sort before it (the order is newest first)
-	Limit         int    // most results; 0: no limit
+	Limit         int    // most results; 0 means no limit
 }
 
 // Matches reports whether f selects an object of this runner and environment with this status.
@@ -201,3 +201,64 @@ type EvaluationFilter = SchedulingFilter[EvaluationStatus]
 
 // An AllocationFilter selects a page of allocations.
 type AllocationFilter = SchedulingFilter[AllocationStatus]
+
+// A TaskEvent is an event in a runner's life, for people. It contains no secret and no detail of
+// a machine.
+type TaskEvent struct {
+	At     time.Time
+	Kind   TaskEventKind
+	Detail string // what Kind doesn't say: an exit code, a reason; often ""
+}
+
+// KeptTaskEvents is how many events are kept of each runner: the latest ones.
+const KeptTaskEvents = 10
+
+// A TaskEventKind is the kind of an event.
+type TaskEventKind string
+
+// The kinds, roughly in the order of a runner's life.
+const (
+	TaskPlaced        TaskEventKind = "PLACED"
+	TaskPreparing     TaskEventKind = "PREPARING"
+	TaskFetching      TaskEventKind = "FETCHING"
+	TaskStarted       TaskEventKind = "STARTED"
+	TaskReady         TaskEventKind = "READY"
+	TaskStartFailed   TaskEventKind = "START_FAILED"
+	TaskRestarting    TaskEventKind = "RESTARTING"
+	TaskRestored      TaskEventKind = "RESTORED"
+	TaskExited        TaskEventKind = "EXITED"
+	TaskOutOfMemory   TaskEventKind = "OUT_OF_MEMORY"
+	TaskGone          TaskEventKind = "GONE"
+	TaskStopping      TaskEventKind = "STOPPING"
+	TaskForced        TaskEventKind = "FORCED"
+	TaskRemovalFailed TaskEventKind = "REMOVAL_FAILED"
+	TaskEnded         TaskEventKind = "ENDED"
+	TaskOther         TaskEventKind = "OTHER"
+)
+
+var sentences = map[TaskEventKind]string{
+	TaskPlaced:        "It was placed on a machine",
+	TaskPreparing:     "Its sandbox is being prepared",
+	TaskFetching:      "Its image or its agent is being fetched",
+	TaskStarted:       "Its first process was started",
+	TaskReady:         "Its agent answered, so it can be claimed",
+	TaskStartFailed:   "It could not be started",
+	TaskRestarting:    "It is being restarted",
+	TaskRestored:      "It kept running while no server was connected",
+	TaskExited:        "Its agent exited",
+	TaskOutOfMemory:   "It ran out of memory, and its agent was killed",
+	TaskGone:          "It is gone",
+	TaskStopping:      "It is being stopped",
+	TaskForced:        "It didn't stop in time and was killed",
+	TaskRemovalFailed: "It could not be removed completely; the server retries",
+	TaskEnded:         "All its processes have ended",
+	TaskOther:         "Another event",
+}
+
+// Message describes the event in one sentence.
+func (e TaskEvent) Message() string {
+	if e.Detail == "" {
+		return sentences[e.Kind] + "."
+	}
+	return sentences[e.Kind] + ": " + e.Detail + "."
+}

@@ -2,7 +2,10 @@ package runtime
 
 import (
 	"regexp"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // A TenantID names a tenant: a group of callers that see and use only their own objects. The zero
@@ -12,7 +15,6 @@ type TenantID string
 // DefaultTenant is the tenant of callers without another one.
 const DefaultTenant TenantID = ""
 
-// defaultTenantName is the name of DefaultTenant in the API.
 const defaultTenantName = "default"
 
 // String returns the tenant's name as the API spells it.
@@ -60,7 +62,7 @@ const (
 	MaxWeight     = 1000
 )
 
-// Quotas limit what a tenant uses. nil: no limit.
+// Quotas limit what a tenant uses. nil means no limit.
 type Quotas struct {
 	Runners           *int   `json:"runners,omitempty"`           // held concurrently
 	Waiting           *int   `json:"waiting,omitempty"`           // claims waiting concurrently
@@ -112,3 +114,14 @@ func (q Quotas) Validate(prefix string) error {
 
 // MaxQuota bounds the quotas of concurrent objects and of claims per minute.
 const MaxQuota = 1_000_000
+
+// MaxHolderBytes bounds the name of a claim's holder.
+const MaxHolderBytes = 200
+
+// ValidateHolder returns INVALID_INPUT for a text that can't be the name of a claim's holder.
+func ValidateHolder(holder string) error {
+	if holder == "" || len(holder) > MaxHolderBytes || !utf8.ValidString(holder) || strings.ContainsFunc(holder, unicode.IsControl) {
+		return Invalid("holder", "must be 1 to %d bytes of UTF-8 without control characters", MaxHolderBytes)
+	}
+	return nil
+}

@@ -30,10 +30,8 @@ const (
 // MaxWarmModules is how many modules an environment can name.
 const MaxWarmModules = 64
 
-// maxModuleBytes bounds the name of a module.
 const maxModuleBytes = 128
 
-// moduleNames matches the dotted name of a Python module.
 var moduleNames = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`)
 
 // validate returns INVALID_INPUT with the first invalid field.
@@ -61,7 +59,6 @@ func (w *Warm) validate(isolation Isolation, runtime string) error {
 	return nil
 }
 
-// equal reports whether both are the same; nil equals only nil.
 func (w *Warm) equal(other *Warm) bool {
 	if w == nil || other == nil {
 		return w == other

@@ -8,10 +8,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime/access"
-	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/test/clustertest"
 	"github.com/rockpool/rockpool/test/postgrestest"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -19,7 +19,7 @@ import (
 // TestFollowersRefuseRevokedTokens: they respond to health and metrics themselves.
 func TestFollowersRefuseRevokedTokens(t *testing.T) {
 	postgres := postgrestest.Start(t)
-	open := func() (*store.Store, *identity.Book) {
+	open := func() (*store.Store, *identity.Registry) {
 		t.Helper()
 		db, err := store.OpenShared(t.Context(), postgres.URL)
 		if err != nil {

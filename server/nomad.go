@@ -19,7 +19,7 @@ import (
 	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/finding"
+	"github.com/rockpool/rockpool/runtime/health"
 	"github.com/rockpool/rockpool/server/connections"
 )
 
@@ -90,7 +90,7 @@ const nomadPatience = 3 * time.Second
 
 // ExamineNomad checks the Nomad cluster of checked settings without changing it. An error names the
 // invalid setting.
-func ExamineNomad(ctx context.Context, c config.Config) ([]finding.Finding, error) {
+func ExamineNomad(ctx context.Context, c config.Config) ([]health.Finding, error) {
 	files, err := embedded.NewFiles()
 	if err != nil {
 		return nil, err

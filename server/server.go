@@ -26,9 +26,9 @@ import (
 	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/nomad"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/attacks"
 	"github.com/rockpool/rockpool/runtime/audit"
 	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/health"
 	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/quota"
@@ -95,7 +95,7 @@ type Server struct {
 // callers has the server's data about its callers. Open sets it.
 type callers struct {
 	key    []byte // signs download URLs and grants
-	book   *identity.Book
+	book   *identity.Registry
 	quotas *quota.Ledger
 	audit  *audit.Log
 }
@@ -218,11 +218,11 @@ func (s *Server) Tiers(ctx context.Context) []host.Tier {
 func (s *Server) Config() config.Config { return s.config }
 
 // lastAttacks returns the function for engine.Config that reads the last report of attacks; nil on Nomad.
-func (s *Server) lastAttacks() func() (*attacks.Record, error) {
+func (s *Server) lastAttacks() func() (*health.AttackRun, error) {
 	if s.config.Cluster == config.ClusterNomad {
 		return nil
 	}
-	return func() (*attacks.Record, error) { return attacks.Last(s.config.Data) }
+	return func() (*health.AttackRun, error) { return health.LastAttackRun(s.config.Data) }
 }
 
 // openCluster opens the data directory and the cluster.

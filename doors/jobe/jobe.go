@@ -20,8 +20,8 @@ import (
 	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/fairqueue"
 	"github.com/rockpool/rockpool/runtime/language"
-	"github.com/rockpool/rockpool/runtime/turns"
 )
 
 // root is the path of Jobe's routes.
@@ -44,7 +44,7 @@ func (door) Headers() []string { return []string{"X-API-KEY", "X-CodeRunner-Job-
 
 // Register implements doors.Door.
 func (door) Register(host doors.Host, routes *doors.Routes) {
-	a := &api{Host: host, files: newCache(host.Memory.Reserve(maxCachedBytes)), defaults: language.Default(), turns: turns.NewSharedGate(2 * programsPerCPU)}
+	a := &api{Host: host, files: newCache(host.Memory.Reserve(maxCachedBytes)), defaults: language.Default(), turns: fairqueue.NewSharedLimiter(2 * programsPerCPU)}
 	shown := doors.Authentication{Shown: func(r *http.Request) string { return r.Header.Get("X-API-KEY") }, Refuse: a.refuseCaller}
 	for pattern, handler := range map[string]handler{
 		"GET " + root + "languages": a.languages, "GET " + root + "languages/{$}": a.languages,
@@ -78,8 +78,8 @@ func (a *api) refuseCaller(w http.ResponseWriter, r *http.Request, err error) {
 type api struct {
 	doors.Host
 	files    *cache
-	defaults *language.Set // the built-in recipes, without an operator's changes
-	turns    *turns.Gate   // of programs
+	defaults *language.Set      // the built-in recipes, without an operator's changes
+	turns    *fairqueue.Limiter // of programs
 }
 
 // A handler returns the answer to a request. It may set deadlines with w, and must not write to it.

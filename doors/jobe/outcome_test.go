@@ -22,10 +22,10 @@ import (
 	"github.com/rockpool/rockpool/runtime/batch"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/events"
+	"github.com/rockpool/rockpool/runtime/fairqueue"
 	"github.com/rockpool/rockpool/runtime/guard"
 	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/runtime/language"
-	"github.com/rockpool/rockpool/runtime/turns"
 )
 
 func exited(code int) runtime.End { return runtime.End{Outcome: runtime.OutcomeExited, ExitCode: code} }
@@ -213,7 +213,7 @@ func (twoCPUs) ClusterStatus(context.Context) (s runtime.ClusterStatus, err erro
 // it has two for each CPU.
 func TestTenantsLeaveTurnsToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, inside := &api{Host: doors.Host{Cluster: twoCPUs{}}, turns: turns.NewSharedGate(1)}, map[runtime.TenantID]int{}
+		a, inside := &api{Host: doors.Host{Cluster: twoCPUs{}}, turns: fairqueue.NewSharedLimiter(1)}, map[runtime.TenantID]int{}
 		ctx, end := context.WithCancel(t.Context())
 		defer end()
 		a.pace(ctx, runtime.Environment{})

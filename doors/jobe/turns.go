@@ -32,5 +32,5 @@ func (a *api) turn(ctx context.Context, until time.Time) (leave func(), err erro
 	ctx, cancel := context.WithDeadlineCause(ctx, until, runtime.Errorf(runtime.CodeNoRunnerAvailable, "too many programs were waiting"))
 	defer cancel()
 	p := access.FromContext(ctx)
-	return a.turns.Pass(p.Tenant, p.ID, 0).Enter(ctx)
+	return a.turns.Waiter(p.Tenant, p.ID, 0).Enter(ctx)
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/audit"
-	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/guard"
 	"github.com/rockpool/rockpool/runtime/identity"
@@ -27,6 +26,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/server/routes"
+	"github.com/rockpool/rockpool/test/clustertest"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -39,7 +39,7 @@ type bed struct {
 	direct http.Handler // what the server at url serves with
 	door   *Door
 	engine *engine.Engine
-	book   *identity.Book
+	book   *identity.Registry
 	audit  *audit.Log
 	counts *doors.Counts
 	peers  *clients.Limiter

@@ -24,7 +24,6 @@ import (
 	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
-	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/guard"
 	"github.com/rockpool/rockpool/runtime/identity"
@@ -32,6 +31,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/server/routes"
+	"github.com/rockpool/rockpool/test/clustertest"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -50,7 +50,7 @@ type bed struct {
 	url     string
 	token   string
 	tokenID string // of one that as made
-	book    *identity.Book
+	book    *identity.Registry
 	engine  *engine.Engine
 	fake    *clustertest.Fake
 	stop    func() // as a server does

@@ -68,7 +68,7 @@ func (endless) Close() error { return nil }
 
 // A tokenHolder sends a token.
 type tokenHolder struct {
-	*identity.Book
+	*identity.Registry
 	secret string
 }
 

@@ -18,13 +18,12 @@ import (
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
-	"github.com/rockpool/rockpool/runtime/attacks"
 	"github.com/rockpool/rockpool/runtime/audit"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/files"
+	"github.com/rockpool/rockpool/runtime/health"
 	"github.com/rockpool/rockpool/runtime/language"
-	"github.com/rockpool/rockpool/runtime/runnerfeed"
 	"github.com/rockpool/rockpool/runtime/ticket"
 	gqlparser "github.com/vektah/gqlparser/v2"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -1164,7 +1163,7 @@ type SubscriptionResolver interface {
 	PoolAlerts(ctx context.Context, environmentID *string) (<-chan runtime.PoolAlert, error)
 	PoolStatus(ctx context.Context, environmentID *string) (<-chan runtime.PoolStatus, error)
 	FileChanges(ctx context.Context, runnerID string, path *string, recursive *bool) (<-chan runtime.FileChange, error)
-	RunnerEvents(ctx context.Context, environmentID *string) (<-chan runnerfeed.Event, error)
+	RunnerEvents(ctx context.Context, environmentID *string) (<-chan events.RunnerEvent, error)
 }
 type TenantResolver interface {
 	Use(ctx context.Context, obj *runtime.Tenant) (TenantUse, error)
@@ -12610,7 +12609,7 @@ func (ec *executionContext) fieldContext_AllocationEdge_node(_ context.Context, 
 	return fc, nil
 }
 
-func (ec *executionContext) _Attacks_at(ctx context.Context, field graphql.CollectedField, obj *attacks.Record) (ret graphql.Marshaler) {
+func (ec *executionContext) _Attacks_at(ctx context.Context, field graphql.CollectedField, obj *health.AttackRun) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -12633,7 +12632,7 @@ func (ec *executionContext) fieldContext_Attacks_at(_ context.Context, field gra
 	return graphql.NewScalarFieldContext("Attacks", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _Attacks_version(ctx context.Context, field graphql.CollectedField, obj *attacks.Record) (ret graphql.Marshaler) {
+func (ec *executionContext) _Attacks_version(ctx context.Context, field graphql.CollectedField, obj *health.AttackRun) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -12656,7 +12655,7 @@ func (ec *executionContext) fieldContext_Attacks_version(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("Attacks", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Attacks_isolation(ctx context.Context, field graphql.CollectedField, obj *attacks.Record) (ret graphql.Marshaler) {
+func (ec *executionContext) _Attacks_isolation(ctx context.Context, field graphql.CollectedField, obj *health.AttackRun) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -12679,7 +12678,7 @@ func (ec *executionContext) fieldContext_Attacks_isolation(_ context.Context, fi
 	return graphql.NewScalarFieldContext("Attacks", field, false, false, errors.New("field of type Isolation does not have child fields"))
 }
 
-func (ec *executionContext) _Attacks_tried(ctx context.Context, field graphql.CollectedField, obj *attacks.Record) (ret graphql.Marshaler) {
+func (ec *executionContext) _Attacks_tried(ctx context.Context, field graphql.CollectedField, obj *health.AttackRun) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -12702,7 +12701,7 @@ func (ec *executionContext) fieldContext_Attacks_tried(_ context.Context, field 
 	return graphql.NewScalarFieldContext("Attacks", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Attacks_held(ctx context.Context, field graphql.CollectedField, obj *attacks.Record) (ret graphql.Marshaler) {
+func (ec *executionContext) _Attacks_held(ctx context.Context, field graphql.CollectedField, obj *health.AttackRun) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -12725,7 +12724,7 @@ func (ec *executionContext) fieldContext_Attacks_held(_ context.Context, field g
 	return graphql.NewScalarFieldContext("Attacks", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Attacks_failed(ctx context.Context, field graphql.CollectedField, obj *attacks.Record) (ret graphql.Marshaler) {
+func (ec *executionContext) _Attacks_failed(ctx context.Context, field graphql.CollectedField, obj *health.AttackRun) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -18918,8 +18917,8 @@ func (ec *executionContext) _Health_attacks(ctx context.Context, field graphql.C
 			return obj.Attacks, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *attacks.Record) graphql.Marshaler {
-			return ec.marshalOAttacks2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋattacksᚐRecord(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v *health.AttackRun) graphql.Marshaler {
+			return ec.marshalOAttacks2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋhealthᚐAttackRun(ctx, selections, v)
 		},
 		true,
 		false,
@@ -24486,7 +24485,7 @@ func (ec *executionContext) fieldContext_RunnerEdge_node(_ context.Context, fiel
 	return fc, nil
 }
 
-func (ec *executionContext) _RunnerEvent_runner(ctx context.Context, field graphql.CollectedField, obj *runnerfeed.Event) (ret graphql.Marshaler) {
+func (ec *executionContext) _RunnerEvent_runner(ctx context.Context, field graphql.CollectedField, obj *events.RunnerEvent) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -24518,7 +24517,7 @@ func (ec *executionContext) fieldContext_RunnerEvent_runner(_ context.Context, f
 	return fc, nil
 }
 
-func (ec *executionContext) _RunnerEvent_at(ctx context.Context, field graphql.CollectedField, obj *runnerfeed.Event) (ret graphql.Marshaler) {
+func (ec *executionContext) _RunnerEvent_at(ctx context.Context, field graphql.CollectedField, obj *events.RunnerEvent) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -25167,8 +25166,8 @@ func (ec *executionContext) _Subscription_runnerEvents(ctx context.Context, fiel
 			return ec.Resolvers.Subscription().RunnerEvents(ctx, fc.Args["environmentId"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v runnerfeed.Event) graphql.Marshaler {
-			return ec.marshalNRunnerEvent2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋrunnerfeedᚐEvent(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v events.RunnerEvent) graphql.Marshaler {
+			return ec.marshalNRunnerEvent2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋeventsᚐRunnerEvent(ctx, selections, v)
 		},
 		true,
 		true,
@@ -30149,7 +30148,7 @@ func (ec *executionContext) _AllocationEdge(ctx context.Context, sel ast.Selecti
 
 var attacksImplementors = []string{"Attacks"}
 
-func (ec *executionContext) _Attacks(ctx context.Context, sel ast.SelectionSet, obj *attacks.Record) graphql.Marshaler {
+func (ec *executionContext) _Attacks(ctx context.Context, sel ast.SelectionSet, obj *health.AttackRun) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, attacksImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -38014,7 +38013,7 @@ func (ec *executionContext) _RunnerEdge(ctx context.Context, sel ast.SelectionSe
 
 var runnerEventImplementors = []string{"RunnerEvent"}
 
-func (ec *executionContext) _RunnerEvent(ctx context.Context, sel ast.SelectionSet, obj *runnerfeed.Event) graphql.Marshaler {
+func (ec *executionContext) _RunnerEvent(ctx context.Context, sel ast.SelectionSet, obj *events.RunnerEvent) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, runnerEventImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -41925,7 +41924,7 @@ func (ec *executionContext) marshalNRunnerEdge2ᚕgithubᚗcomᚋrockpoolᚋrock
 	return ret
 }
 
-func (ec *executionContext) marshalNRunnerEvent2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋrunnerfeedᚐEvent(ctx context.Context, sel ast.SelectionSet, v runnerfeed.Event) graphql.Marshaler {
+func (ec *executionContext) marshalNRunnerEvent2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋeventsᚐRunnerEvent(ctx context.Context, sel ast.SelectionSet, v events.RunnerEvent) graphql.Marshaler {
 	return ec._RunnerEvent(ctx, sel, &v)
 }
 
@@ -42446,7 +42445,7 @@ func (ec *executionContext) marshalOAllocationStatus2ᚕgithubᚗcomᚋrockpool�
 	return ret
 }
 
-func (ec *executionContext) marshalOAttacks2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋattacksᚐRecord(ctx context.Context, sel ast.SelectionSet, v *attacks.Record) graphql.Marshaler {
+func (ec *executionContext) marshalOAttacks2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋhealthᚐAttackRun(ctx context.Context, sel ast.SelectionSet, v *health.AttackRun) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
 	}

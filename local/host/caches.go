@@ -22,8 +22,8 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/oci"
 	"github.com/rockpool/rockpool/local/uids"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/disk"
 	"github.com/rockpool/rockpool/runtime/language"
-	"github.com/rockpool/rockpool/runtime/lockfile"
 )
 
 const (
@@ -61,7 +61,7 @@ func (h *Host) MakeCache(ctx context.Context, r language.Recipe, begin func()) (
 	if _, err := os.Stat(kept); err != nil {
 		begin()
 	}
-	if err := lockfile.Wait(ctx, directory); err != nil { // servers may share it
+	if err := disk.Lock(ctx, directory); err != nil { // servers may share it
 		return false, err
 	}
 	if _, err := os.Stat(kept); errors.Is(err, fs.ErrNotExist) {

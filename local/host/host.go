@@ -25,7 +25,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/local/uids"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/turns"
+	"github.com/rockpool/rockpool/runtime/fairqueue"
 )
 
 // Config configures a Host.
@@ -64,7 +64,7 @@ type Host struct {
 	Runtimes []string     // names of the available OCI runtimes, sorted
 	Root     string       // name of the root directory of this server's sandboxes
 
-	Removals turns.Slots // limits concurrent removals, which are costly
+	Removals fairqueue.Slots // limits concurrent removals, which are costly
 
 	config    Config
 	inherited string         // what programs inherit from the starter of this server; "": nothing
@@ -72,8 +72,8 @@ type Host struct {
 	offered   *network.Offer // offered by a listening helper
 	rootless  rootless
 	lock      *os.File
-	runners   *os.File    // the open directory of the runners' directories
-	rootTurn  turns.Slots // capacity 1: held while the root directory is built
+	runners   *os.File        // the open directory of the runners' directories
+	rootTurn  fairqueue.Slots // capacity 1: held while the root directory is built
 }
 
 // Open locks the directory, and inspects the machine. If something is missing for sandboxes, that
@@ -85,8 +85,8 @@ func Open(ctx context.Context, config Config) (*Host, error) {
 		config:   config,
 		Ranges:   &uids.Ranges{Dir: uids.Default, Count: spec.MaxSlots, First: spec.FirstUID, Size: spec.UIDs},
 		Root:     string(runtime.NewRunnerID()),
-		Removals: make(turns.Slots, config.Removals),
-		rootTurn: make(turns.Slots, 1),
+		Removals: make(fairqueue.Slots, config.Removals),
+		rootTurn: make(fairqueue.Slots, 1),
 	}
 	if config.HelperSocket != "" {
 		h.Launcher = launch.Remote{Socket: config.HelperSocket, Parent: "/" + config.CgroupParent}

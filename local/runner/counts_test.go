@@ -12,18 +12,18 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/rockpool/rockpool/local/sandbox"
-	"github.com/rockpool/rockpool/runtime/tasks"
+	"github.com/rockpool/rockpool/runtime/health"
 )
 
-func wantStats(t *testing.T, counts *tasks.Counts, want tasks.Stats) {
+func wantStats(t *testing.T, counts *health.TaskCounts, want health.TaskStats) {
 	t.Helper()
-	if diff := cmp.Diff(want, counts.Read(), cmpopts.IgnoreFields(tasks.Stats{}, "Phases")); diff != "" {
+	if diff := cmp.Diff(want, counts.Read(), cmpopts.IgnoreFields(health.TaskStats{}, "Phases")); diff != "" {
 		t.Error(diff)
 	}
 }
 
 // counted runs a runner with shared counters, calls do after a while, and ends the server.
-func counted(counts *tasks.Counts, w *world, do func(*Runner)) {
+func counted(counts *health.TaskCounts, w *world, do func(*Runner)) {
 	w.counts = counts
 	r, leave := led(w, starting)
 	pass(time.Minute)
@@ -39,20 +39,20 @@ func TestCounts(t *testing.T) {
 	for name, test := range map[string]struct {
 		world *world
 		do    func(*Runner)
-		want  tasks.Stats
+		want  health.TaskStats
 	}{
-		"runs, and is left":           {&world{}, leave, tasks.Stats{Starts: 1}},
-		"is stopped":                  {&world{}, stop, tasks.Stats{Starts: 1, Kills: 1}},
-		"is deaf":                     {&world{deaf: true}, stop, tasks.Stats{Starts: 1, Kills: 1, ForcedKills: 1}},
-		"starts at the second time":   {&world{starts: []error{broken}}, leave, tasks.Stats{Starts: 1, StartFailures: 1, Restarts: 1}},
-		"isn't usable at first":       {&world{unusable: []error{broken}}, leave, tasks.Stats{Starts: 1, StartFailures: 1, Restarts: 1}},
-		"can't be saved at first":     {&world{saves: []error{broken}}, leave, tasks.Stats{Starts: 1, StartFailures: 1, Restarts: 1}},
-		"never starts":                {&world{starts: slices.Repeat([]error{broken}, 9)}, leave, tasks.Stats{StartFailures: 3, Restarts: 2}},
-		"never can":                   {&world{starts: []error{&sandbox.Failure{Unrecoverable: true, Err: broken}}}, leave, tasks.Stats{StartFailures: 1}},
-		"ends by itself":              {&world{}, func(task *Runner) { task.steps.(*world).procs[0].end() }, tasks.Stats{Starts: 1, Exits: 1}},
-		"is removed at the third try": {&world{destroys: []error{busy, busy}}, stop, tasks.Stats{Starts: 1, Kills: 1, RemovalFailures: 2}},
-		"is never removed":            {&world{destroys: slices.Repeat([]error{busy}, 9)}, stop, tasks.Stats{Starts: 1, Kills: 1, RemovalFailures: 5, Leaks: 1}},
-		"stops before it started":     {&world{starts: slices.Repeat([]error{broken}, 9)}, stop, tasks.Stats{StartFailures: 3, Restarts: 2}},
+		"runs, and is left":           {&world{}, leave, health.TaskStats{Starts: 1}},
+		"is stopped":                  {&world{}, stop, health.TaskStats{Starts: 1, Kills: 1}},
+		"is deaf":                     {&world{deaf: true}, stop, health.TaskStats{Starts: 1, Kills: 1, ForcedKills: 1}},
+		"starts at the second time":   {&world{starts: []error{broken}}, leave, health.TaskStats{Starts: 1, StartFailures: 1, Restarts: 1}},
+		"isn't usable at first":       {&world{unusable: []error{broken}}, leave, health.TaskStats{Starts: 1, StartFailures: 1, Restarts: 1}},
+		"can't be saved at first":     {&world{saves: []error{broken}}, leave, health.TaskStats{Starts: 1, StartFailures: 1, Restarts: 1}},
+		"never starts":                {&world{starts: slices.Repeat([]error{broken}, 9)}, leave, health.TaskStats{StartFailures: 3, Restarts: 2}},
+		"never can":                   {&world{starts: []error{&sandbox.Failure{Unrecoverable: true, Err: broken}}}, leave, health.TaskStats{StartFailures: 1}},
+		"ends by itself":              {&world{}, func(task *Runner) { task.steps.(*world).procs[0].end() }, health.TaskStats{Starts: 1, Exits: 1}},
+		"is removed at the third try": {&world{destroys: []error{busy, busy}}, stop, health.TaskStats{Starts: 1, Kills: 1, RemovalFailures: 2}},
+		"is never removed":            {&world{destroys: slices.Repeat([]error{busy}, 9)}, stop, health.TaskStats{Starts: 1, Kills: 1, RemovalFailures: 5, Leaks: 1}},
+		"stops before it started":     {&world{starts: slices.Repeat([]error{broken}, 9)}, stop, health.TaskStats{StartFailures: 3, Restarts: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestCountsOfALeak(t *testing.T) {
 				pass(time.Hour)
 			}
 		})
-		wantStats(t, counts, tasks.Stats{Starts: 1, Kills: 1, RemovalFailures: 7, Leaks: 1})
+		wantStats(t, counts, health.TaskStats{Starts: 1, Kills: 1, RemovalFailures: 7, Leaks: 1})
 	})
 }
 
@@ -103,7 +103,7 @@ func TestCountsOfRestores(t *testing.T) {
 		if restore(starting) == nil { // it never ran, so nothing is lost
 			t.Error("a task that never ran is restored")
 		}
-		wantStats(t, counts, tasks.Stats{Starts: 1, Restores: 1, Lost: 2})
+		wantStats(t, counts, health.TaskStats{Starts: 1, Restores: 1, Lost: 2})
 	})
 }
 
@@ -117,8 +117,8 @@ func TestPhasesOfAStart(t *testing.T) {
 		}}
 		counted(counts, w, func(*Runner) {})
 		phases := counts.Read().Phases
-		took := map[tasks.Phase]time.Duration{tasks.Turn: 10 * time.Millisecond, tasks.Start: 20 * time.Millisecond}
-		for phase, times := range map[tasks.Phase]int64{tasks.Turn: 2, tasks.Prestart: 2, tasks.Start: 2, tasks.Poststart: 1, tasks.Save: 1} {
+		took := map[health.Phase]time.Duration{health.PhaseTurn: 10 * time.Millisecond, health.PhaseStart: 20 * time.Millisecond}
+		for phase, times := range map[health.Phase]int64{health.PhaseTurn: 2, health.PhasePrestart: 2, health.PhaseStart: 2, health.PhasePoststart: 1, health.PhaseSave: 1} {
 			if got := phases[phase]; got.Count() != times || got.Sum != took[phase] {
 				t.Errorf("%s: %d times, %v", phase, got.Count(), got.Sum)
 			}

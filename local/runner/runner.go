@@ -16,7 +16,7 @@ import (
 	"github.com/rockpool/rockpool/local/network/access"
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/tasks"
+	"github.com/rockpool/rockpool/runtime/health"
 )
 
 // Config is what a runner consists of, and what it uses of the cluster.
@@ -28,7 +28,7 @@ type Config struct {
 	Images      Images
 	Network     *access.Access
 	Logger      *zap.Logger
-	Counts      *tasks.Counts // shared by runners
+	Counts      *health.TaskCounts // shared by runners
 
 	// Admit waits until the runner may be made, which is costly for the machine. The caller calls
 	// release after the attempt. It returns an error if ctx ends first.
@@ -40,8 +40,8 @@ type Config struct {
 }
 
 // NewCounts returns counters for any number of runners, with a timing for each phase of a start.
-func NewCounts() *tasks.Counts {
-	return tasks.New(tasks.Turn, tasks.Prestart, tasks.Start, tasks.Poststart, tasks.Save)
+func NewCounts() *health.TaskCounts {
+	return health.NewTaskCounts(health.PhaseTurn, health.PhasePrestart, health.PhaseStart, health.PhasePoststart, health.PhaseSave)
 }
 
 // steps are what a Runner does with its machine, one at a time; a [Sandbox] documents them. Each may
@@ -318,7 +318,7 @@ func (r *Runner) attempt(ctx context.Context) error {
 		return &sandbox.Failure{Message: "it got no turn to start", Err: err}
 	}
 	defer release()
-	counts.Observe(tasks.Turn, began)
+	counts.Observe(health.PhaseTurn, began)
 	if err := r.destroy(ctx); err != nil { // left by the attempt before
 		return &sandbox.Failure{Message: r.status.Message, Err: err}
 	}
@@ -327,19 +327,19 @@ func (r *Runner) attempt(ctx context.Context) error {
 	if r.status.Slot, err = r.steps.Prepare(ctx, r.status.Slot); err != nil {
 		return fmt.Errorf("prepare its sandbox: %w", err)
 	}
-	began = counts.Observe(tasks.Prestart, began)
+	began = counts.Observe(health.PhasePrestart, began)
 	// This comes before create: one that fails may leave parts for destroy.
 	r.dirty = true
 	var made *Process
 	if r.handle, made, err = r.steps.Create(ctx, *r.status.Slot); err != nil {
 		return err
 	}
-	began = counts.Observe(tasks.Start, began)
+	began = counts.Observe(health.PhaseStart, began)
 	r.record(runtime.TaskStarted, "", nil)
 	if err := r.steps.Ready(ctx, false); err != nil {
 		return err
 	}
-	began = counts.Observe(tasks.Poststart, began)
+	began = counts.Observe(health.PhasePoststart, began)
 	// A runner that was stopped during its start must not become IDLE.
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -352,7 +352,7 @@ func (r *Runner) attempt(ctx context.Context) error {
 		r.status.State, r.status.Process, r.status.Message = before.State, nil, before.Message // it wasn't published
 		return &sandbox.Failure{Message: "its start couldn't be stored", Err: err}
 	}
-	counts.Observe(tasks.Save, began)
+	counts.Observe(health.PhaseSave, began)
 	counts.Starts.Add(1)
 	return nil
 }

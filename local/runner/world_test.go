@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/tasks"
+	"github.com/rockpool/rockpool/runtime/health"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -37,7 +37,7 @@ type world struct {
 	calls   []string
 	destroy int
 	again   bool // it was started after it ran
-	counts  *tasks.Counts
+	counts  *health.TaskCounts
 	admit   func(ctx context.Context) (func(), error)
 	log     *zap.Logger
 	logged  *observer.ObservedLogs

@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/turns"
+	"github.com/rockpool/rockpool/runtime/fairqueue"
 )
 
 // Bounds of a delivery.
@@ -21,7 +21,7 @@ const (
 
 // A queue orders evaluations by priority; within one, tenants take turns; within a tenant, its
 // environments; within an environment, by age.
-type queue = turns.Queue[runtime.EnvironmentID, *evaluation]
+type queue = fairqueue.Queue[runtime.EnvironmentID, *evaluation]
 
 // newQueue returns an empty queue. An evaluation that is queued again keeps its age, which is its
 // job's.

@@ -17,7 +17,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/turns"
+	"github.com/rockpool/rockpool/runtime/fairqueue"
 )
 
 // A Client calls one Nomad cluster. Its methods are safe for concurrent use.
@@ -32,8 +32,8 @@ type Client struct {
 	settings api.Config
 
 	patience time.Duration
-	budget   turns.Slots // of concurrent calls
-	group    *Group      // calls end with it
+	budget   fairqueue.Slots // of concurrent calls
+	group    *Group          // calls end with it
 	counts   *counts
 }
 
@@ -61,7 +61,7 @@ func New(config Config, with *Group) (*Client, error) {
 	}
 	c := &Client{
 		Pages: newPages(config.UIURL, settings), address: address, settings: settings,
-		patience: cmp.Or(config.Patience, 10*time.Second), budget: make(turns.Slots, config.Calls), group: with, counts: newCounts(),
+		patience: cmp.Or(config.Patience, 10*time.Second), budget: make(fairqueue.Slots, config.Calls), group: with, counts: newCounts(),
 	}
 	calls, err := c.newHTTP(settings.TLSConfig, dial, config.Calls)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/rockpool/rockpool/agent/embedded"
-	"github.com/rockpool/rockpool/runtime/turns"
+	"github.com/rockpool/rockpool/runtime/fairqueue"
 )
 
 // DeliveriesAtOnce bounds concurrent deliveries: each is a connection to Nomad that carries about 3 MB.
@@ -32,7 +32,7 @@ const piece = 64 << 10
 type Delivery struct {
 	nomad *Client
 	read  func() (program, error) // reads the agent when it is first called
-	slots turns.Slots
+	slots fairqueue.Slots
 }
 
 type program struct {
@@ -42,7 +42,7 @@ type program struct {
 
 // NewDelivery returns a delivery for an architecture, named as in GOARCH. It reads the agent later.
 func NewDelivery(nomad *Client, arch string) *Delivery {
-	return &Delivery{nomad: nomad, slots: make(turns.Slots, DeliveriesAtOnce), read: sync.OnceValues(func() (program, error) {
+	return &Delivery{nomad: nomad, slots: make(fairqueue.Slots, DeliveriesAtOnce), read: sync.OnceValues(func() (program, error) {
 		binary, err := embedded.Binary(arch)
 		sum := sha256.Sum256(binary)
 		return program{binary, hex.EncodeToString(sum[:])}, err

@@ -17,16 +17,16 @@ import (
 	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/problems"
-	"github.com/rockpool/rockpool/runtime/turns"
+	"github.com/rockpool/rockpool/runtime/fairqueue"
+	"github.com/rockpool/rockpool/runtime/health"
 )
 
 // Environments are the environments of one server. Its methods are safe for concurrent use.
 type Environments struct {
 	nomad    *connection.Client
 	jobs     job.Config
-	problems *problems.List // reports environments that aren't available
-	writing  turns.Slots    // a single slot: one writer at a time
+	problems *health.Problems // reports environments that aren't available
+	writing  fairqueue.Slots  // a single slot: one writer at a time
 
 	mu        sync.Mutex                         // guards the fields below
 	base      *api.Job                           // from which templates are rendered, when it has been read
@@ -35,10 +35,10 @@ type Environments struct {
 }
 
 // NewEnvironments returns a store. It doesn't call Nomad.
-func NewEnvironments(nomad *connection.Client, jobs job.Config, problems *problems.List) *Environments {
+func NewEnvironments(nomad *connection.Client, jobs job.Config, problems *health.Problems) *Environments {
 	return &Environments{
 		nomad: nomad, jobs: jobs, problems: problems,
-		writing: make(turns.Slots, 1), templates: map[runtime.EnvironmentID]template{},
+		writing: make(fairqueue.Slots, 1), templates: map[runtime.EnvironmentID]template{},
 	}
 }
 

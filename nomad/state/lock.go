@@ -19,7 +19,7 @@ import (
 	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/backoff"
-	"github.com/rockpool/rockpool/runtime/problems"
+	"github.com/rockpool/rockpool/runtime/health"
 )
 
 const standbyPause = time.Second
@@ -38,8 +38,8 @@ type Lock struct {
 	TTL      time.Duration // time after which a standby takes over from a dead server
 	Dir      string        // keeps the lock's id, so that a killed server continues immediately after a restart; may be empty
 	Logger   *zap.Logger
-	Problems *problems.List // reports why the lock isn't held
-	Peer     Peer           // what other servers read about the owner while this server holds the lock
+	Problems *health.Problems // reports why the lock isn't held
+	Peer     Peer             // what other servers read about the owner while this server holds the lock
 	// AwaitEnd waits until an owner's process has ended, and returns the id of its lock, or ctx's
 	// cause. Without AwaitEnd, a dead owner's lock is free only after its TTL.
 	AwaitEnd func(ctx context.Context, address, secret string) (id string, err error)

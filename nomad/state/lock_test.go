@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/nomad/connection"
-	"github.com/rockpool/rockpool/runtime/problems"
+	"github.com/rockpool/rockpool/runtime/health"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -75,7 +75,7 @@ func standby(t *testing.T, v *variable, ends <-chan string) (l *Lock, watched ch
 	t.Cleanup(nomad.Close)
 	watched = make(chan Peer, 10)
 	return &Lock{
-		Nomad: nomad, Prefix: "rockpool", TTL: wait.Limit, Logger: zap.NewNop(), Problems: problems.New(zap.NewNop()),
+		Nomad: nomad, Prefix: "rockpool", TTL: wait.Limit, Logger: zap.NewNop(), Problems: health.NewProblems(zap.NewNop()),
 		AwaitEnd: func(ctx context.Context, address, secret string) (string, error) {
 			watched <- Peer{address, secret}
 			select {

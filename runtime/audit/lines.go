@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/rockpool/rockpool/runtime/linefile"
+	"github.com/rockpool/rockpool/runtime/disk"
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
@@ -24,7 +24,7 @@ var errSlow = errors.New("copy the audit log: the file or stream accepts lines t
 // written, and entries that arrive while mostCopies batches are queued. A line then says how many:
 // see line.
 type lines struct {
-	to      *linefile.File // owned by run
+	to      *disk.LineFile // owned by run
 	failing func(error)    // called with each change of the copy's fault; nil: it works
 
 	copies chan []byte   // capacity mostCopies; closed by end
@@ -34,9 +34,9 @@ type lines struct {
 
 // newLines returns an error if the file can't be opened.
 func newLines(path string, stdout io.Writer, failing func(error)) (*lines, error) {
-	to, err := linefile.Stream(stdout), error(nil)
+	to, err := disk.StreamLines(stdout), error(nil)
 	if path != "-" {
-		to, err = linefile.Open(path, 0o600)
+		to, err = disk.OpenLines(path, 0o600)
 	}
 	return &lines{to: to, failing: failing, copies: make(chan []byte, mostCopies), done: make(chan struct{})}, err
 }

@@ -15,7 +15,7 @@ type Backoff struct {
 	// together don't retry together.
 	Jitter bool
 
-	next time.Duration // 0: next is First
+	next time.Duration // 0 means next is First
 }
 
 // Next returns the next pause.

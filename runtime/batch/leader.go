@@ -20,7 +20,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/backoff"
-	"github.com/rockpool/rockpool/runtime/latest"
+	"github.com/rockpool/rockpool/runtime/syncs"
 )
 
 // The pauses between tries to store an end.
@@ -57,7 +57,7 @@ type Leader struct {
 	begun  *runtime.Execution // set by Begin; nil: none
 	next   int                // position at which Run continues
 
-	state     latest.Value[*State]
+	state     syncs.Latest[*State]
 	cancel    sync.Once     // sets why and closes cancelled
 	why       string        // message of the cancelled batch
 	cancelled chan struct{} // closed by Cancel

@@ -118,7 +118,7 @@ func (e *Engine) started(ctx context.Context, x runtime.Execution, err error) (r
 }
 
 // startBatch records a batch, begins its first execution, and starts the batch's leader, which Run
-// waits for. The batch uses its runner until it ends.
+// queued for. The batch uses its runner until it ends.
 func (e *Engine) startBatch(ctx context.Context, b runtime.Batch, caller string, shared batch.Shared, steps []batch.Step) (runtime.Execution, error) {
 	if b.Key != "" {
 		if err := e.unusedKey(ctx, b); err != nil {
@@ -304,7 +304,7 @@ func (e *Engine) beginCase(ctx context.Context, b runtime.Batch, caller string, 
 		return x, err
 	}
 	x.Key, x.Input, x.Release = caseKey(b.ID, number), string(b.ID), b.FreshRunners()
-	x.Batch, x.Comparison = &runtime.BatchPlace{ID: b.ID, Case: number}, step.Comparison
+	x.Batch, x.Comparison = &runtime.BatchPosition{ID: b.ID, Case: number}, step.Comparison
 	if b.FreshRunners() {
 		x, err = e.startFresh(ctx, b, caller, shared, in, x, cancelled)
 	} else {

@@ -16,18 +16,18 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/activity"
-	"github.com/rockpool/rockpool/runtime/attacks"
 	"github.com/rockpool/rockpool/runtime/batch"
+	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/files"
+	"github.com/rockpool/rockpool/runtime/health"
 	"github.com/rockpool/rockpool/runtime/lines"
 	"github.com/rockpool/rockpool/runtime/logdir"
-	"github.com/rockpool/rockpool/runtime/once"
 	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/quota"
-	"github.com/rockpool/rockpool/runtime/runnerfeed"
 	"github.com/rockpool/rockpool/runtime/session"
 	"github.com/rockpool/rockpool/runtime/share"
 	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/runtime/syncs"
 	"github.com/rockpool/rockpool/runtime/ticket"
 	"github.com/rockpool/rockpool/runtime/timing"
 	"github.com/rockpool/rockpool/runtime/usage"
@@ -53,7 +53,7 @@ type Config struct {
 
 	// Attacks returns the record of the last attack run on this machine, for Health, or nil if there
 	// was none. nil: unknown.
-	Attacks func() (*attacks.Record, error)
+	Attacks func() (*health.AttackRun, error)
 
 	// Audit returns the audit log's fault, for Health, or nil if it works. nil: there is no audit
 	// log.
@@ -92,9 +92,9 @@ type Engine struct {
 	leases   *leases
 	inputs   *inputCharge
 	tickets  *ticket.Book
-	claims   *once.Group[runtime.RunnerID] // results by key, kept while their runners live
+	claims   *syncs.Group[runtime.RunnerID] // results by key, kept while their runners live
 	holders  holders
-	runs     *once.Group[runtime.Execution] // runs in progress, by key
+	runs     *syncs.Group[runtime.Execution] // runs in progress, by key
 	agents   *usage.Agents
 }
 
@@ -117,13 +117,13 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		memory:   config.Memory,
 		lacking:  make(chan struct{}, 1),
 		catalog:  newCatalog(),
-		runners:  runners{feed: runnerfeed.New()},
+		runners:  runners{feed: events.NewRunnerFeed()},
 		sessions: newSessionTable(),
 		batches:  newBatches(),
 		leases:   &leases{byID: map[string]*lease{}},
-		claims:   once.NewCachingGroup[runtime.RunnerID](),
+		claims:   syncs.NewCachingGroup[runtime.RunnerID](),
 		holders:  holders{calls: map[string]*holding{}},
-		runs:     once.NewGroup[runtime.Execution](),
+		runs:     syncs.NewGroup[runtime.Execution](),
 	}
 	e.agents = usage.New(func(ctx context.Context, id runtime.RunnerID) (net.Conn, error) {
 		return cluster.Dial(runtime.Spare(ctx), id)

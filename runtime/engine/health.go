@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/attacks"
+	"github.com/rockpool/rockpool/runtime/health"
 	"github.com/rockpool/rockpool/runtime/logdir"
 )
 
@@ -25,7 +25,7 @@ const healthWithin = 5 * time.Second
 type Health struct {
 	Status     HealthStatus // the worst of the components
 	Components []ComponentHealth
-	Attacks    *attacks.Record // record of the last attack run on this machine; nil: none
+	Attacks    *health.AttackRun // record of the last attack run on this machine; nil: none
 }
 
 // ComponentHealth is the state of one component, since when, and why.
@@ -62,14 +62,14 @@ func (s HealthStatus) Or(other HealthStatus) HealthStatus {
 
 // A healthBook remembers the state of each component, and since when it has been in it.
 type healthBook struct {
-	readAttacks  func() (*attacks.Record, error) // nil: unknown
-	auditProblem func() error                    // nil: there is no audit log
+	readAttacks  func() (*health.AttackRun, error) // nil: unknown
+	auditProblem func() error                      // nil: there is no audit log
 
 	mu       sync.Mutex // guards the fields below
 	parts    map[string]ComponentHealth
-	attacks  *attacks.Record // last record read
-	begun    int64           // number of inspections begun
-	answered int64           // inspection that parts and attacks are from
+	attacks  *health.AttackRun // last record read
+	begun    int64             // number of inspections begun
+	answered int64             // inspection that parts and attacks are from
 }
 
 // note records a component's state.
@@ -85,7 +85,7 @@ func (b *healthBook) note(name string, status HealthStatus, message string) {
 }
 
 // begin begins an inspection. It returns its number and the last known attack record.
-func (b *healthBook) begin() (inspection int64, attacks *attacks.Record) {
+func (b *healthBook) begin() (inspection int64, attacks *health.AttackRun) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.begun++
@@ -95,7 +95,7 @@ func (b *healthBook) begin() (inspection int64, attacks *attacks.Record) {
 // answer returns the state of the server with what an inspection found, and stores it if keep is
 // set. If a later inspection has answered already, its result is used instead. Components without
 // a Status are left out, and so are pools of environments that don't exist.
-func (b *healthBook) answer(inspection int64, found []ComponentHealth, attacks *attacks.Record, exists map[runtime.EnvironmentID]bool, keep bool) Health {
+func (b *healthBook) answer(inspection int64, found []ComponentHealth, attacks *health.AttackRun, exists map[runtime.EnvironmentID]bool, keep bool) Health {
 	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -143,7 +143,7 @@ func (e *Engine) Health(ctx context.Context) Health {
 
 // inspect returns the state of the components that must be checked actively. A component without a
 // Status doesn't exist. attacks is the last known record.
-func (e *Engine) inspect(ctx context.Context, attacks *attacks.Record) ([]ComponentHealth, *attacks.Record) {
+func (e *Engine) inspect(ctx context.Context, attacks *health.AttackRun) ([]ComponentHealth, *health.AttackRun) {
 	ctx, cancel := context.WithTimeout(ctx, healthWithin)
 	defer cancel()
 	cluster, store := ComponentHealth{Name: "cluster"}, ComponentHealth{Name: "store", Status: HealthOK}
@@ -222,7 +222,7 @@ func (e *Engine) poolHealth(id runtime.EnvironmentID) ComponentHealth {
 }
 
 // lastAttacks returns the record of the last attack run. Without one there is no component.
-func (e *Engine) lastAttacks() (*attacks.Record, ComponentHealth) {
+func (e *Engine) lastAttacks() (*health.AttackRun, ComponentHealth) {
 	c := ComponentHealth{Name: "attacks"}
 	if e.health.readAttacks == nil {
 		return nil, c

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/attacks"
-	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/runtime/health"
 	"github.com/rockpool/rockpool/runtime/logdir"
+	"github.com/rockpool/rockpool/test/clustertest"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -125,8 +125,8 @@ func TestOlderInspectionDoesNotReplaceANewerOne(t *testing.T) {
 func TestStalledDiskIsDown(t *testing.T) {
 	b := newBed(t)
 	b.stop()
-	last := &attacks.Record{Tried: 2, Held: 2}
-	b.health.readAttacks = func() (*attacks.Record, error) { return last, nil }
+	last := &health.AttackRun{Tried: 2, Held: 2}
+	b.health.readAttacks = func() (*health.AttackRun, error) { return last, nil }
 	dir := t.TempDir()
 	b.logs = logdir.New(dir, logdir.Options{Store: b.store})
 	wait.For(t, "it has the reason", func() bool { return b.Health(t.Context()).Attacks == last }) // a busy disk takes its time
@@ -137,7 +137,7 @@ func TestStalledDiskIsDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.logs = logdir.New(dir, logdir.Options{Store: b.store})
-	b.health.readAttacks = func() (*attacks.Record, error) { t.Error("a file is read"); return nil, nil }
+	b.health.readAttacks = func() (*health.AttackRun, error) { t.Error("a file is read"); return nil, nil }
 	h := b.Health(t.Context())
 	if c := b.stored("output"); c.Status != HealthDown {
 		t.Errorf("%+v", c)

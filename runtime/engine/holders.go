@@ -76,14 +76,14 @@ func (h *holders) end(key string, call *holding) {
 
 // claimHeld returns the holder's runner, or claims one. Concurrent claims for one holder share one
 // claim. An error of another caller's claim is not returned here, because that caller may have
-// waited for less time: the claim is tried again until its own deadline.
+// queued for less time: the claim is tried again until its own deadline.
 func (e *Engine) claimHeld(ctx context.Context, spawn func(func(context.Context)) error, id runtime.EnvironmentID, claim pool.Claim) (r runtime.Runner, first bool, err error) {
 	key, deadline := holderKey(id, claim.Claim), time.Now().Add(claim.WaitFor)
 	for {
 		call, first := e.holders.join(key)
 		if first {
 			claim.WaitFor = max(time.Until(deadline), 0)
-			claim.Waits = sync.OnceValue(func() error { close(call.waits); return nil })
+			claim.OnQueue = sync.OnceValue(func() error { close(call.waits); return nil })
 			if err := spawn(func(ctx context.Context) { e.leadHolding(ctx, call, key, id, claim) }); err != nil {
 				call.err = err
 				e.holders.end(key, call)

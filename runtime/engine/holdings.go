@@ -55,13 +55,13 @@ func (h *holdings) claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (r
 	}
 	w := &waiter{
 		claim: WaitingClaim{Tenant: tenant, EnvironmentID: p.Environment().ID, Since: began, ExpiresAt: began.Add(claim.WaitFor)},
-		place: func(ctx context.Context) pool.Place { return p.Place(ctx, claim.Waiting) },
+		place: func(ctx context.Context) pool.QueuePosition { return p.QueuePosition(ctx, claim.Waiting) },
 		free:  later,
 		bytes: bytes,
 	}
 	// The claim is counted as waiting only once it really waits: for the quota, or in the pool.
-	begins := claim.Waits
-	claim.Waits = func() error {
+	begins := claim.OnQueue
+	claim.OnQueue = func() error {
 		if err := h.wait(w); err != nil || begins == nil {
 			return err
 		}
@@ -116,7 +116,7 @@ func (h *holdings) acquire(ctx context.Context, claim pool.Claim, later bool) er
 	if err == nil || longest == 0 {
 		return err
 	}
-	if err := claim.Waits(); err != nil {
+	if err := claim.OnQueue(); err != nil {
 		return err
 	}
 	return h.ledger.Wait(ctx, tenant, quota.Runners, longest)

@@ -5,15 +5,15 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/clustertest"
-	"github.com/rockpool/rockpool/runtime/hints"
+	"github.com/rockpool/rockpool/runtime/syncs"
+	"github.com/rockpool/rockpool/test/clustertest"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
 // A sharedCluster is a cluster whose environments others change.
 type sharedCluster struct {
 	*clustertest.Fake
-	hints.Watchers
+	syncs.Watchers[runtime.EnvironmentID]
 }
 
 func (s *sharedCluster) Watch(ctx context.Context, hint func(runtime.EnvironmentID)) error {

@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/once"
+	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/pool"
-	"github.com/rockpool/rockpool/runtime/runnerfeed"
 	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/runtime/syncs"
 )
 
 // Bounds of claims.
@@ -33,7 +33,7 @@ const (
 type runners struct {
 	byID     sync.Map // runtime.RunnerID → runtime.Runner
 	byHolder sync.Map // holderKey → runtime.RunnerID, of those that are CLAIMED
-	feed     *runnerfeed.Feed
+	feed     *events.RunnerFeed
 }
 
 // change applies a runner's new state.
@@ -200,9 +200,9 @@ func keyConflict() error {
 	return runtime.Errorf(runtime.CodeConflict, "this idempotencyKey was used before with a different input: use a new key")
 }
 
-// keyError translates errors of [once.Group].
+// keyError translates errors of [syncs.Group].
 func keyError(err error) error {
-	if errors.Is(err, once.ErrInput) {
+	if errors.Is(err, syncs.ErrInput) {
 		return keyConflict()
 	}
 	return err

@@ -41,12 +41,12 @@ func (e *Engine) ClaimLater(ctx context.Context, in ClaimInput, claimed func(tic
 			r, ours, err := e.claimBy(ctx, spawn, id, claim)
 			return r.ID, ours, err
 		},
-		Place: func(ctx context.Context, waiting *pool.Waiting) pool.Place {
+		Place: func(ctx context.Context, waiting *pool.Waiting) pool.QueuePosition {
 			p := e.catalog.pool(id)
 			if p == nil {
-				return pool.Place{}
+				return pool.QueuePosition{}
 			}
-			return p.Place(ctx, waiting)
+			return p.QueuePosition(ctx, waiting)
 		},
 	})
 }

@@ -55,10 +55,10 @@ type waiting struct {
 
 // A waiter is a claim that may have to wait.
 type waiter struct {
-	claim WaitingClaim                     // without its position
-	place func(context.Context) pool.Place // its position in the pool's queue
-	free  bool                             // not counted against quotas
-	bytes int64                            // of memory, while it waits
+	claim WaitingClaim                             // without its position
+	place func(context.Context) pool.QueuePosition // its position in the pool's queue
+	free  bool                                     // not counted against quotas
+	bytes int64                                    // of memory, while it waits
 
 	waits, answered bool // guarded by holdings.mu
 	kept            *share.Kept

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/pool"
-	"github.com/rockpool/rockpool/runtime/runnerfeed"
 )
 
 // PoolStatus returns the latest snapshot of an environment's pool, and whether there is a pool.
@@ -218,7 +218,7 @@ func next(ctx context.Context, p *pool.Pool, changed <-chan struct{}) <-chan str
 // bounded by the number of runners. No state is sent twice in a row. The channel is closed when ctx
 // ends; with an environment also after its deletion, following its last runner's GONE. Runners that
 // the receiver doesn't see are left out.
-func (e *Engine) WatchRunners(ctx context.Context, id runtime.EnvironmentID, sees func(runtime.Runner) bool) (<-chan runnerfeed.Event, error) {
+func (e *Engine) WatchRunners(ctx context.Context, id runtime.EnvironmentID, sees func(runtime.Runner) bool) (<-chan events.RunnerEvent, error) {
 	var ended <-chan struct{} // of all environments: never
 	if id != "" {
 		p, err := e.pool(id)
@@ -232,7 +232,7 @@ func (e *Engine) WatchRunners(ctx context.Context, id runtime.EnvironmentID, see
 			put(r)
 		}
 	})
-	out := make(chan runnerfeed.Event)
+	out := make(chan events.RunnerEvent)
 	err := e.Go(ctx, func(ctx context.Context) {
 		defer close(out)
 		defer e.CountSubscription(WatchRunners)()

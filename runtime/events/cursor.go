@@ -85,7 +85,6 @@ func Parse(id runtime.ExecutionID, text string) (Cursor, error) {
 	return At(id, int64(position), int64(offset), begun), nil
 }
 
-// badCursor returns INVALID_INPUT for the field after.
 func badCursor() error {
 	return runtime.Invalid("after", "must be the cursor of an event or a page of this execution")
 }

@@ -1,5 +1,5 @@
 // Package events reads the events of one execution: its start, its output, and its end. Readers get
-// each event once, in order, and can resume after any cursor.
+// each event once, in order, and can resume after any cursor. A [RunnerFeed] reports the changes of runners.
 package events
 
 import (
@@ -65,7 +65,7 @@ type Reader struct {
 	source   Source
 	log      *output.Reader
 	at       Cursor // position of the next event
-	until    int64  // position in the log at which an event must end; 0: any
+	until    int64  // position in the log at which an event must end; 0 means any
 	resizes  bool   // return Resized events
 	lends    bool   // Data is valid until the next call only
 	finished bool
@@ -73,7 +73,7 @@ type Reader struct {
 
 // A Source gives access to an execution's events.
 type Source struct {
-	Session   *session.Session                                                // nil: the execution has ended
+	Session   *session.Session                                                // nil means the execution has ended
 	Execution runtime.Execution                                               // if there is no session
 	Log       output.Place                                                    // of its log
 	Known     func(ctx context.Context, id runtime.ExecutionID) (bool, error) // whether the execution is stored
@@ -206,7 +206,6 @@ func (r *Reader) TryNext() (Event, error) {
 	return r.output(x.Marks.StartedAt)
 }
 
-// execution returns the latest state of the execution.
 func (r *Reader) execution() runtime.Execution {
 	if r.source.Session != nil {
 		return r.source.Session.Execution()
@@ -214,7 +213,6 @@ func (r *Reader) execution() runtime.Execution {
 	return r.source.Execution
 }
 
-// resized returns the event of the next record, which is a terminal size.
 func (r *Reader) resized(began time.Time) (Event, error) {
 	record, err := r.log.TryNext()
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// reasons describe the causes to people.
 var reasons = map[runtime.LossCause]string{
 	runtime.LossStorageFull: "the server's disk, or the space that --keep-bytes leaves for output, was full when it was printed",
 	runtime.LossUnwritable:  "the server could not write it when it was printed: the disk failed or was read-only, or no file descriptors were left",
@@ -34,7 +33,7 @@ func (r *Reader) cause(behind bool) (cause runtime.LossCause, until int64) {
 	return cmp.Or(cause, runtime.LossUnknown), until
 }
 
-// damage returns the damage to a log after its execution had ended; "": none.
+// damage returns the damage to a log after its execution had ended; "" means none.
 func (r *Reader) damage(x runtime.Execution) runtime.LossCause {
 	had := int64(1) // older servers didn't store the size; it wasn't empty, since output is missing
 	if x.LogBytes != nil {

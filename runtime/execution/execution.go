@@ -46,16 +46,16 @@ func Finished(x runtime.Execution, end runtime.End, usage runtime.Usage, at time
 
 // Facts are the evidence at the end of an execution. The zero value has none.
 type Facts struct {
-	Exit       *Exit              // reported by the agent; nil: no report
-	Killed     runtime.Outcome    // with Exit.Killed or Burnt: why the server killed it
-	Burnt      bool               // the server removed the runner, because its agent didn't kill the execution
-	Refused    string             // why the agent refused to start it; "": it started
-	ShellCode  int                // with Refused: the exit code of a shell that can't start the command; 0: none
-	Gone       runtime.GoneReason // why the runner ended; "": it exists
+	Exit       *Exit              // reported by the agent; nil means no report
+	Killed     runtime.Outcome    // with Exit.Killed or TimedOut: why the server killed it
+	TimedOut   bool               // the server removed the runner, because its agent didn't kill the execution
+	Refused    string             // why the agent refused to start it; "" means it started
+	ShellCode  int                // with Refused: the exit code of a shell that can't start the command; 0 means none
+	Gone       runtime.GoneReason // why the runner ended; "" means it exists
 	OOMKills   int64              // counted by the host in the runner meanwhile
 	Forks      int64              // refused at the limit of processes, counted likewise
 	Alone      bool               // no other execution ran in the runner
-	PeakMemory int64              // bytes; 0: unknown
+	PeakMemory int64              // bytes; 0 means unknown
 	Own        bool               // both counts are of this execution alone, even if others ran
 	Limits     Limits             // that applied to it
 }
@@ -65,7 +65,7 @@ type Exit struct {
 	Code   int
 	Signal string          // "" if it exited
 	Killed bool            // the agent killed it at the server's request
-	Limit  runtime.Outcome // the limit that the agent enforced; "": none
+	Limit  runtime.Outcome // the limit that the agent enforced; "" means none
 }
 
 // Limits are for messages.
@@ -76,8 +76,8 @@ type Limits struct {
 	MemoryMiB int
 	Processes int           // of the runner
 	FileSize  int64         // bytes of one file
-	Lease     time.Duration // that its client didn't renew in time; 0: it did
-	Own       int           // process limit of the execution, if that was reached; 0: it wasn't
+	Lease     time.Duration // that its client didn't renew in time; 0 means it did
+	Own       int           // process limit of the execution, if that was reached; 0 means it wasn't
 }
 
 // Decide returns the outcome that the facts support, with a message. The cause of the end counts,
@@ -109,7 +109,7 @@ func decide(f Facts) runtime.End {
 	switch {
 	case f.Refused != "":
 		return runtime.End{Outcome: runtime.OutcomeFailed, ExitCode: f.ShellCode, Message: f.Refused}
-	case f.Exit == nil && f.Burnt && f.Killed != "":
+	case f.Exit == nil && f.TimedOut && f.Killed != "":
 		return limitEnd(f.Killed, f.Limits)
 	case f.Exit == nil && f.Gone != "":
 		return runtime.End{Outcome: runtime.OutcomeRunnerGone, GoneReason: f.Gone,

@@ -40,13 +40,13 @@ type Runners interface {
 type Access struct {
 	runners  Runners
 	memory   *share.Memory
-	lists    *places
-	searches *places
+	lists    *callLimiter
+	searches *callLimiter
 }
 
-// New returns access to the files of runners. memory is for lists; nil: without a limit.
+// New returns access to the files of runners. memory is for lists; nil means without a limit.
 func New(runners Runners, memory *share.Memory) *Access {
-	return &Access{runners: runners, memory: memory, lists: newPlaces("lists", maxLists), searches: newPlaces("searches", maxSearches)}
+	return &Access{runners: runners, memory: memory, lists: newCallLimiter("lists", maxLists), searches: newCallLimiter("searches", maxSearches)}
 }
 
 // Updated is the result of UpdateFiles.
@@ -150,7 +150,6 @@ func ValidateUpdate(field string, of Update) error {
 	return nil
 }
 
-// validateTarget checks a path to write or delete.
 func validateTarget(field, p string) error {
 	if err := ValidatePath(field, p); err != nil {
 		return err
@@ -233,8 +232,7 @@ func (a *Access) use(ctx context.Context, id runtime.RunnerID, f func(net.Conn) 
 	return a.translate(id, f(conn))
 }
 
-// useWithin is use in one of the places.
-func (a *Access) useWithin(ctx context.Context, id runtime.RunnerID, of *places, f func(context.Context, net.Conn) error) error {
+func (a *Access) useWithin(ctx context.Context, id runtime.RunnerID, of *callLimiter, f func(context.Context, net.Conn) error) error {
 	r, _ := a.runners.Runner(id)
 	return of.within(ctx, id, r.Tenant(), func(ctx context.Context) error {
 		return a.use(ctx, id, func(conn net.Conn) error { return f(ctx, conn) })
@@ -299,14 +297,12 @@ func fileError(err *agent.Error) error {
 	}
 }
 
-// at returns the entry at a requested path.
 func at(id runtime.RunnerID, path string, info agent.FileInfo) runtime.File {
 	entry := file(id, info)
 	entry.Path, entry.At = path, path
 	return entry
 }
 
-// file returns an agent's description of a file as the runtime's.
 func file(id runtime.RunnerID, info agent.FileInfo) runtime.File {
 	types := map[string]runtime.FileType{"file": runtime.FileRegular, "directory": runtime.FileDirectory, "link": runtime.FileLink}
 	kind, ok := types[info.Type]

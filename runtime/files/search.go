@@ -21,7 +21,7 @@ const (
 
 // A Search selects entries by name, lines by text, or lines by text in files selected by name.
 type Search struct {
-	Path       string // a directory; "": the workspace
+	Path       string // a directory; "" means the workspace
 	Name       string // a pattern for the last element of a path; see [path.Match]
 	Text       string // text that a line contains, 1 to 256 bytes
 	MaxMatches *int   // 1 to 1000; nil: 100
@@ -75,7 +75,6 @@ func (a *Access) SearchFiles(ctx context.Context, id runtime.RunnerID, search Se
 	return found, err
 }
 
-// below returns an entry whose path is relative to a directory.
 func below(id runtime.RunnerID, dir string, info agent.FileInfo) runtime.File {
 	entry := file(id, info)
 	if dir != "" {

@@ -100,9 +100,9 @@ func limited(t *testing.T, kind string, total int) {
 			t.Fatalf("a slow call ended early: %v", <-done)
 		}
 	}
-	want("a third of one runner", <-third, runtime.CodeLimitExceeded, "2 "+kind+" are already running in runner a/slow: try again later", placeWait)
-	want("one too many", <-full, runtime.CodeLimitExceeded, fmt.Sprintf("its share of this server's %d %s: try again later", total, kind), placeWait)
-	time.Sleep(agentWithin - placeWait - time.Second)
+	want("a third of one runner", <-third, runtime.CodeLimitExceeded, "2 "+kind+" are already running in runner a/slow: try again later", slotWait)
+	want("one too many", <-full, runtime.CodeLimitExceeded, fmt.Sprintf("its share of this server's %d %s: try again later", total, kind), slotWait)
+	time.Sleep(agentWithin - slotWait - time.Second)
 	late := call(t.Context(), "a/late")
 	for _, done := range slow {
 		want("a slow call", <-done, runtime.CodeClusterUnavailable, "took longer than 30s", agentWithin)

@@ -12,7 +12,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/quota"
 )
 
-// Tokens returns the tokens that the caller manages; see [identity.Book.Tokens].
+// Tokens returns the tokens that the caller manages; see [identity.Registry.Tokens].
 func (g *Guard) Tokens(ctx context.Context, sessions bool) ([]access.Token, error) {
 	p, err := g.caller(ctx, "tokens")
 	if err != nil {
@@ -21,7 +21,7 @@ func (g *Guard) Tokens(ctx context.Context, sessions bool) ([]access.Token, erro
 	return g.book.Tokens(p, sessions), nil
 }
 
-// CreateToken makes a token with at most the caller's rights; see [identity.Book.CreateToken].
+// CreateToken makes a token with at most the caller's rights; see [identity.Registry.CreateToken].
 func (g *Guard) CreateToken(ctx context.Context, in identity.NewToken) (made access.Token, secret string, err error) {
 	defer func() { record(ctx, g, "createToken", ofToken, made.ID, owner(tokenTenant(made), err), err) }()
 	p, err := g.caller(ctx, "createToken")
@@ -32,7 +32,7 @@ func (g *Guard) CreateToken(ctx context.Context, in identity.NewToken) (made acc
 	return g.book.CreateToken(ctx, p, in)
 }
 
-// RevokeToken revokes a token; see [identity.Book.RevokeToken]. A full audit log doesn't prevent
+// RevokeToken revokes a token; see [identity.Registry.RevokeToken]. A full audit log doesn't prevent
 // it. Only a repeated call that revokes nothing has no entry then.
 func (g *Guard) RevokeToken(ctx context.Context, id string, alsoMade bool) (done identity.Revocation, err error) {
 	tenant := audit.WholeServer
@@ -117,7 +117,7 @@ func (g *Guard) AcquireSubscription(ctx context.Context) (done func(), err error
 	return g.engine.AcquireSubscription(p.Tenant)
 }
 
-// PutTenant creates or changes a tenant; see [identity.Book.PutTenant].
+// PutTenant creates or changes a tenant; see [identity.Registry.PutTenant].
 func (g *Guard) PutTenant(ctx context.Context, id runtime.TenantID, weight *int, quotas *runtime.Quotas) (_ runtime.Tenant, created bool, err error) {
 	defer g.recording(ctx, "putTenant", ofTenant, id.String())(&err)
 	if _, err := g.caller(ctx, "putTenant"); err != nil {
@@ -126,7 +126,7 @@ func (g *Guard) PutTenant(ctx context.Context, id runtime.TenantID, weight *int,
 	return g.book.PutTenant(ctx, id, weight, quotas)
 }
 
-// DeleteTenant deletes a tenant; see [identity.Book.DeleteTenant]. It returns CONFLICT if the
+// DeleteTenant deletes a tenant; see [identity.Registry.DeleteTenant]. It returns CONFLICT if the
 // tenant still has environments.
 func (g *Guard) DeleteTenant(ctx context.Context, id runtime.TenantID) (deleted bool, err error) {
 	defer g.recording(ctx, "deleteTenant", ofTenant, id.String())(&err)

@@ -22,13 +22,13 @@ import (
 // A Guard lets callers use an engine as far as they are permitted.
 type Guard struct {
 	engine *engine.Engine
-	book   *identity.Book
+	book   *identity.Registry
 	log    *audit.Log // nil: nothing is recorded
 }
 
 // New returns the guard of an engine. book contains the tenants. log records what callers change;
 // nil: nothing is recorded.
-func New(e *engine.Engine, book *identity.Book, log *audit.Log) *Guard {
+func New(e *engine.Engine, book *identity.Registry, log *audit.Log) *Guard {
 	return &Guard{engine: e, book: book, log: log}
 }
 

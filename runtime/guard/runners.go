@@ -7,8 +7,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/files"
-	"github.com/rockpool/rockpool/runtime/runnerfeed"
 )
 
 // Runner returns a runner, and whether it exists for the caller.
@@ -44,7 +44,7 @@ func (g *Guard) RunnerUsage(ctx context.Context, r runtime.Runner) *runtime.Runn
 }
 
 // WatchRunners follows the runners that the caller sees; see [engine.Engine.WatchRunners].
-func (g *Guard) WatchRunners(ctx context.Context, id runtime.EnvironmentID) (<-chan runnerfeed.Event, error) {
+func (g *Guard) WatchRunners(ctx context.Context, id runtime.EnvironmentID) (<-chan events.RunnerEvent, error) {
 	p, err := g.watches(ctx, "runnerEvents", id)
 	if err != nil {
 		return nil, err

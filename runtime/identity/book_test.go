@@ -249,7 +249,7 @@ func TestFirstTokenOfAnOpenServer(t *testing.T) {
 	if _, _, err := b.PutTenant(t.Context(), "physics", nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	bind := func(b *Book, shown string) context.Context {
+	bind := func(b *Registry, shown string) context.Context {
 		t.Helper()
 		known, err := b.Authenticate(shown)
 		if err != nil || known.Kind != access.KindAnonymous || !known.AllTenants || known.Role != access.Admin {

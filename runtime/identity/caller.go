@@ -12,8 +12,8 @@ import (
 // A Caller is a principal together with the end of its token or grant.
 type Caller struct {
 	access.Principal
-	ended context.Context // ends with the token, or with the first token for a caller without one; nil: never
-	until time.Time       // expiry of its grant; zero: no grant
+	ended context.Context // ends with the token, or with the first token for a caller without one; nil means never
+	until time.Time       // expiry of its grant; the zero time means no grant
 }
 
 // At returns the caller with its network address.
@@ -37,7 +37,6 @@ func (c Caller) Bind(ctx context.Context) (_ context.Context, release func()) {
 	return timed, func() { stop(); expire(); cancel(nil) }
 }
 
-// unauthenticated returns UNAUTHENTICATED with a formatted message.
 func unauthenticated(format string, args ...any) *runtime.Error {
 	return runtime.Errorf(runtime.CodeUnauthenticated, format, args...)
 }
@@ -47,7 +46,7 @@ var errUnknown = unauthenticated("the token is unknown to this server, revoked o
 
 // Authenticate returns the caller with a token or a grant; "" is a caller without either. It
 // returns UNAUTHENTICATED if that isn't valid. It takes the same time for every wrong token.
-func (b *Book) Authenticate(shown string) (Caller, error) {
+func (b *Registry) Authenticate(shown string) (Caller, error) {
 	if shown == "" {
 		if b.Open() {
 			return b.anonymous(), nil
@@ -82,7 +81,7 @@ func (b *Book) Authenticate(shown string) (Caller, error) {
 }
 
 // anonymous returns the caller without a token, who ends when the first token is made.
-func (b *Book) anonymous() Caller {
+func (b *Registry) anonymous() Caller {
 	return Caller{Principal: access.Anonymous(), ended: b.nobody.ended}
 }
 
@@ -100,7 +99,7 @@ func (t *liveToken) caller() (Caller, error) {
 
 // ByID returns the caller with a token's id, for something that was signed for it; "" is a caller
 // without a token.
-func (b *Book) ByID(id string) (Caller, error) {
+func (b *Registry) ByID(id string) (Caller, error) {
 	if id == "" {
 		return b.Authenticate("")
 	}
@@ -117,7 +116,7 @@ func (b *Book) ByID(id string) (Caller, error) {
 }
 
 // Token returns the valid token with a text, and whether there is one.
-func (b *Book) Token(text string) (access.Token, bool) {
+func (b *Registry) Token(text string) (access.Token, bool) {
 	caller, err := b.Authenticate(text)
 	if err != nil || caller.Grant != nil {
 		return access.Token{}, false

@@ -30,7 +30,6 @@ func newSecret() (id, text string, hash []byte) {
 	return made.String(), text, hashOf(text)
 }
 
-// hashOf returns the hash of a token's text, which is stored in place of the text.
 func hashOf(text string) []byte {
 	sum := sha256.Sum256([]byte(text))
 	return sum[:]
@@ -49,7 +48,7 @@ func idOf(text string) (string, bool) {
 	return uuid.UUID(raw[:len(uuid.UUID{})]).String(), true
 }
 
-// IsMade reports whether a text has the form of the tokens that [Book.CreateToken] makes.
+// IsMade reports whether a text has the form of the tokens that [Registry.CreateToken] makes.
 func IsMade(text string) bool {
 	_, made := idOf(text)
 	return made

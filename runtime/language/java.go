@@ -33,7 +33,6 @@ func javaProgram(file string, source []byte) Program {
 	return p
 }
 
-// A javaSource is what the text of a Java source declares.
 type javaSource struct {
 	pkg    string
 	types  []string // top-level ones
@@ -41,7 +40,7 @@ type javaSource struct {
 	mains  []javaMain
 }
 
-// A javaMain is a method main. class is the binary name of its class, such as Outer$Inner; "": the class
+// A javaMain is a method main. class is the binary name of its class, such as Outer$Inner; "" means the class
 // that javac names after the file.
 type javaMain struct {
 	class    string
@@ -78,7 +77,7 @@ const maxJavaName = 250
 // finds them in a source that javac rejects.
 func scanJava(source []byte) (found javaSource) {
 	type body struct {
-		name        string // "": a local class, or a name too long for a file
+		name        string // "" means a local class, or a name too long for a file
 		depth       int
 		isPublic    bool
 		isInterface bool
@@ -190,7 +189,7 @@ func isJavaLetter(r rune) bool {
 // literals of strings and characters.
 type javaLexer struct{ rest []byte }
 
-// next returns the next token; "": the end.
+// next returns the next token; "" means the end.
 func (l *javaLexer) next() string {
 	for {
 		l.rest = bytes.TrimLeft(l.rest, " \t\r\n\f\ufeff") // with a byte order mark
@@ -236,7 +235,6 @@ func (l *javaLexer) skip(begin int, end string) {
 	}
 }
 
-// peek returns the token after this one.
 func (l *javaLexer) peek() string {
 	ahead := *l
 	return ahead.next()

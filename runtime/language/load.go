@@ -21,8 +21,8 @@ import (
 // An Error is a fault in a file of recipes.
 type Error struct {
 	File     string
-	Language string // id of the faulty language; "": none
-	Field    string // "": the whole file or language
+	Language string // id of the faulty language; "" means none
+	Field    string // "" means the whole file or language
 	Wrong    string
 }
 
@@ -91,13 +91,13 @@ type entry struct {
 	Limits         *limits                  `yaml:"limits"`
 }
 
-// A cache is that of a file; nil: unchanged.
+// A cache is that of a file; nil means unchanged.
 type cache struct {
 	Make      *[]string `yaml:"make"`
 	Variables *[]string `yaml:"variables"`
 }
 
-// limits are the limits that a file sets; nil: unchanged.
+// limits are the limits that a file sets; nil means unchanged.
 type limits struct {
 	MemoryMiB    *int `yaml:"memoryMiB"`
 	Processes    *int `yaml:"processes"`
@@ -105,7 +105,6 @@ type limits struct {
 	Seconds      *int `yaml:"seconds"`
 }
 
-// extend returns the set with the changes of a file's text.
 func (s *Set) extend(file string, text []byte) (*Set, error) {
 	var in struct {
 		Languages []entry `yaml:"languages"`
@@ -140,7 +139,6 @@ func (s *Set) extend(file string, text []byte) (*Set, error) {
 	return set, set.unambiguous(file)
 }
 
-// change applies an entry to a recipe.
 func (e entry) change(r *Recipe) {
 	override(&r.Name, e.Name)
 	override(&r.Aliases, e.Aliases)
@@ -165,7 +163,6 @@ func (e entry) change(r *Recipe) {
 	}
 }
 
-// override overwrites a field that the file names.
 func override[T any](to *T, from *T) {
 	if from != nil {
 		*to = *from
@@ -183,7 +180,7 @@ var (
 // most bounds a recipe's aliases, extensions, environments, and arguments of a command.
 const most = 64
 
-// Check returns the recipe's first fault, without a file; nil: it is valid.
+// Check returns the recipe's first fault, without a file; nil means that it is valid.
 func (r Recipe) Check() *Error {
 	wrong := func(field, format string, args ...any) *Error {
 		return &Error{Language: r.ID, Field: field, Wrong: fmt.Sprintf(format, args...)}
@@ -266,7 +263,7 @@ func (r Recipe) Check() *Error {
 	return nil
 }
 
-// wrongTemplate returns a template's fault; "": it is valid. allowed says whether it may contain
+// wrongTemplate returns a template's fault; "" means that it is valid. allowed says whether it may contain
 // placeholders.
 func wrongTemplate(template []string, allowed bool) string {
 	if len(template) > most {

@@ -29,7 +29,7 @@ type Recipe struct {
 	Cache        Cache
 	Limits       Limits
 
-	version *regexp.Regexp // compiled VersionPattern, set when the recipe is added to a set; nil: none
+	version *regexp.Regexp // compiled VersionPattern, set when the recipe is added to a set; nil means none
 }
 
 // A Cache is files that a language's tools would otherwise make in every runner. It is made once for each image.
@@ -47,7 +47,7 @@ func (c Cache) VariablesAt(directory string) []string {
 	return all
 }
 
-// Limits are a language's needs beyond an environment's defaults. 0: the default is enough.
+// Limits are a language's needs beyond an environment's defaults. 0 means the default is enough.
 type Limits struct {
 	MemoryMiB    int
 	Processes    int
@@ -58,15 +58,15 @@ type Limits struct {
 // A Program fills the templates of a recipe.
 type Program struct {
 	File            string   // of the source, relative to the working directory
-	Class           string   // {class}; "": the file's name without directory and extension
-	Directory       string   // {directory}; "": the file's
+	Class           string   // {class}; "" means the file's name without directory and extension
+	Directory       string   // {directory}; "" means the file's
 	BuildArgs       []string // for the compiler
 	LinkArgs        []string // for the linker
 	InterpreterArgs []string // for the interpreter
 	Args            []string // for the program
 }
 
-// BuildCommand returns the command that builds a program; nil: no build.
+// BuildCommand returns the command that builds a program; nil means no build.
 func (r Recipe) BuildCommand(p Program) []string { return expand(r.Build, p) }
 
 // RunCommand returns the command that runs a program after its build.
@@ -94,7 +94,6 @@ func (r Recipe) ParseVersion(printed string) string {
 	return ""
 }
 
-// compile compiles the pattern of a checked recipe.
 func (r *Recipe) compile() {
 	if r.VersionPattern != "" {
 		r.version = regexp.MustCompile(r.VersionPattern)

@@ -101,7 +101,6 @@ func (s *Set) ByEnvironment(id runtime.EnvironmentID) (best Recipe, found bool) 
 	return best, found
 }
 
-// first returns the first recipe that is selects.
 func (s *Set) first(is func(Recipe) bool) (Recipe, bool) {
 	if i := slices.IndexFunc(s.recipes, is); i >= 0 {
 		return s.recipes[i], true

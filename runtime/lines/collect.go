@@ -20,7 +20,7 @@ const (
 // A Line is a line of output, or lost bytes.
 type Line struct {
 	Number    int64
-	Stream    runtime.Stream // 0: lost bytes
+	Stream    runtime.Stream // 0 means lost bytes
 	Since     time.Duration  // time of its first byte since the execution's start
 	Data      []byte         // without the newline and a carriage return before it
 	Truncated bool           // Data has MaxText bytes at most: the first ones or, of an overwritten line, the last ones
@@ -37,7 +37,7 @@ type collector struct {
 	text   int    // bytes, of found and open lines
 	taken  int    // lines that began; only without a search
 	before int64  // selected lines before the first one examined; -1: none examined
-	closed int64  // number of the first line after the page; 0: not known yet; atNext
+	closed int64  // number of the first line after the page; 0 means not known yet; atNext
 	lines  [3]Line
 	data   [3][]byte // of lines; reused
 	open   [3]bool   // the line is selected and not settled yet
@@ -65,8 +65,7 @@ func lastState(data []byte) []byte {
 // atNext says that the page ends before the next line that begins.
 const atNext = -1
 
-// selects reports whether to examine a line that began.
-func (c *collector) selects(at place, stream runtime.Stream) bool {
+func (c *collector) selects(at position, stream runtime.Stream) bool {
 	number := at.begun[0]
 	if number < c.From || at.begun[c.Stream] <= c.Skip && c.Skip > 0 {
 		return false
@@ -93,7 +92,7 @@ func (c *collector) selects(at place, stream runtime.Stream) bool {
 }
 
 // begin implements sink. It decides whether the page needs the line.
-func (c *collector) begin(at place, stream runtime.Stream, since time.Duration) {
+func (c *collector) begin(at position, stream runtime.Stream, since time.Duration) {
 	c.open[stream] = c.selects(at, stream)
 	c.lines[stream] = Line{Number: at.begun[0], Stream: stream, Since: since}
 	c.data[stream], c.cut[stream] = c.data[stream][:0], false
@@ -139,7 +138,7 @@ func (c *collector) end(stream runtime.Stream, newline bool) {
 }
 
 // lose implements sink. Searches don't find lost bytes.
-func (c *collector) lose(at place, offset, lost int64, since time.Duration) {
+func (c *collector) lose(at position, offset, lost int64, since time.Duration) {
 	if c.match == nil && c.selects(at, 0) {
 		c.insert(Line{Number: at.begun[0], Since: since, Lost: lost, Offset: offset})
 	}
@@ -188,7 +187,6 @@ func (c *collector) endsOnly() bool {
 // needs reports whether the page needs what comes next of a stream's open line.
 func (c *collector) needs(stream runtime.Stream) bool { return c.open[stream] && !c.cut[stream] }
 
-// full reports whether the page is complete.
 func (c *collector) full() bool {
 	return c.closed != 0 && !c.open[runtime.Stdout] && !c.open[runtime.Stderr]
 }

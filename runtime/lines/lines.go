@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/fairqueue"
 	"github.com/rockpool/rockpool/runtime/output"
-	"github.com/rockpool/rockpool/runtime/turns"
 )
 
 // A Query selects lines.
@@ -20,8 +20,8 @@ type Query struct {
 	Skip       int64          // lines of the stream to skip first
 	First      int            // most lines, 1 to MaxFirst
 	Last       bool           // the last First lines of the stream, instead of From and Skip
-	Stream     runtime.Stream // 0: both
-	Containing string         // only lines that visibly contain this; "": all lines, and lost bytes
+	Stream     runtime.Stream // 0 means both
+	Containing string         // only lines that visibly contain this; "" means all lines, and lost bytes
 	MatchCase  bool
 }
 
@@ -32,7 +32,7 @@ type Page struct {
 	Total    int64              // lines of the stream counted so far
 	Counted  bool               // Total counts everything printed so far
 	More     bool               // the log continues after the part examined
-	Next     int64              // From of the next page; 0: the execution has ended, and there are no more lines
+	Next     int64              // From of the next page; 0 means the execution has ended, and there are no more lines
 	Position int64              // in the log, after everything counted
 	Offset   int64              // output bytes of both streams before Position
 	Begun    runtime.Characters // of the output before Position
@@ -50,18 +50,11 @@ type Source struct {
 
 // A Book caches the indexes of the logs that were read last. Its methods are safe for concurrent use.
 type Book struct {
-	turns turns.Slots // limits concurrent reads, in order of the tenants' arrival
+	slots *fairqueue.TenantSlots // for reads; those of one tenant run one after the other
 
-	mu      sync.Mutex // guards the fields below
-	tenants map[runtime.TenantID]*tenant
-	kept    map[runtime.ExecutionID]*list.Element
-	latest  *list.List // of *entry; most recently used first
-}
-
-// A tenant has calls that read or wait.
-type tenant struct {
-	turn  turns.Slots // capacity 1
-	calls int         // guarded by Book.mu
+	mu     sync.Mutex // guards the fields below
+	kept   map[runtime.ExecutionID]*list.Element
+	latest *list.List // of *entry; most recently used first
 }
 
 // An entry is the cached index of one execution.
@@ -80,30 +73,9 @@ const (
 // NewBook returns an empty Book.
 func NewBook() *Book {
 	return &Book{
-		turns: make(turns.Slots, max(1, goruntime.GOMAXPROCS(0)/2)), tenants: map[runtime.TenantID]*tenant{},
-		kept: map[runtime.ExecutionID]*list.Element{}, latest: list.New(),
+		slots: fairqueue.NewTenantSlots(max(1, goruntime.GOMAXPROCS(0)/2), 1),
+		kept:  map[runtime.ExecutionID]*list.Element{}, latest: list.New(),
 	}
-}
-
-// turn calls work in the tenant's turn. The calls of one tenant run one after the other.
-func (b *Book) turn(ctx context.Context, id runtime.TenantID, work func() error) error {
-	b.mu.Lock()
-	t := b.tenants[id]
-	if t == nil {
-		t = &tenant{turn: make(turns.Slots, 1)}
-		b.tenants[id] = t
-	}
-	t.calls++
-	b.mu.Unlock()
-	defer func() {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if t.calls--; t.calls == 0 {
-			delete(b.tenants, id)
-		}
-	}()
-	// The tenant's turn comes first, so that calls that wait for it take no shared slot.
-	return t.turn.Do(ctx, func() error { return b.turns.Do(ctx, work) })
 }
 
 // entry returns the index of a log. If the tenant, or all together, have too many, it drops the one
@@ -158,7 +130,7 @@ func (b *Book) Read(ctx context.Context, source Source, q Query) (page Page, err
 			done = true
 			return err
 		}
-		err = b.turn(ctx, source.Tenant, func() error {
+		err = b.slots.Do(ctx, source.Tenant, func() error {
 			err := step()
 			if errors.Is(err, output.ErrPosition) { // the log was truncated or damaged after it was counted
 				b.forget(source.ID)
@@ -184,7 +156,7 @@ func (b *Book) forget(id runtime.ExecutionID) {
 }
 
 // page finds where to begin, and reads the page from there up to the tail. all says that the log ends there.
-func (e *entry) page(ctx context.Context, source Source, q Query, tail place, all bool) (Page, error) {
+func (e *entry) page(ctx context.Context, source Source, q Query, tail position, all bool) (Page, error) {
 	at := e.find(source, &q, tail, all)
 	c := &collector{Query: q, match: newMatcher(q.Containing, q.MatchCase), before: -1}
 	if err := c.read(ctx, &at, tail, source, e.inside); err != nil {
@@ -196,7 +168,7 @@ func (e *entry) page(ctx context.Context, source Source, q Query, tail place, al
 }
 
 // find returns the place where to begin reading. For Last it sets q's first line.
-func (e *entry) find(source Source, q *Query, tail place, all bool) place {
+func (e *entry) find(source Source, q *Query, tail position, all bool) position {
 	if q.Last {
 		end := tail
 		if source.Ended && all {
@@ -214,7 +186,7 @@ func (e *entry) find(source Source, q *Query, tail place, all bool) place {
 // read reads from a place until the page is full or the tail is reached. It skips what an overwritten
 // line has before the place that inside returns. It returns ErrPosition if the log isn't the one that was
 // counted.
-func (c *collector) read(ctx context.Context, at *place, tail place, source Source, inside func(place) place) error {
+func (c *collector) read(ctx context.Context, at *position, tail position, source Source, inside func(position) position) error {
 	r, err := source.Open(at.position)
 	if err != nil {
 		return err
@@ -252,7 +224,7 @@ func (c *collector) read(ctx context.Context, at *place, tail place, source Sour
 }
 
 // page returns the collected page. at is the end of reading.
-func (c *collector) page(at, tail place, all bool, source Source) Page {
+func (c *collector) page(at, tail position, all bool, source Source) Page {
 	p := Page{Counted: all, Position: tail.position, Offset: tail.offset}
 	ended := source.Ended && all
 	open := c.rest(ended)

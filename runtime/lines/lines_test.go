@@ -10,14 +10,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/output"
-	"github.com/rockpool/rockpool/runtime/turns"
 )
 
 // A piece is one write of a program to a stream; without data, it is lost bytes.
@@ -449,53 +447,15 @@ func TestCallsAreBoundedByLines(t *testing.T) {
 	}
 }
 
-// TestTenantsTakeTurns checks that, while one tenant's call reads, its other calls don't occupy the
-// slots of all tenants.
-func TestTenantsTakeTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := NewBook()
-		b.turns = make(turns.Slots, 2)
-		let := make(chan struct{})
-		done := make(chan runtime.TenantID, 10)
-		call := func(id runtime.TenantID) {
-			_ = b.turn(t.Context(), id, func() error { <-let; done <- id; return nil })
-		}
-		for range 5 {
-			go call("loud")
-		}
-		synctest.Wait()
-		if len(b.turns) != 1 {
-			t.Error("one tenant has turns:", len(b.turns))
-		}
-		for _, id := range []runtime.TenantID{"a", "b"} {
-			go call(id)
-			synctest.Wait()
-		}
-		for range 4 { // two that read, and two that wait
-			let <- struct{}{}
-			synctest.Wait()
-		}
-		first := []runtime.TenantID{<-done, <-done, <-done, <-done}
-		if !slices.Contains(first, "a") || !slices.Contains(first, "b") {
-			t.Error("the first were", first)
-		}
-		close(let)
-		synctest.Wait()
-		if len(b.tenants) != 0 || len(b.turns) != 0 {
-			t.Error("left:", b.tenants, len(b.turns))
-		}
-	})
-}
-
 func TestIndexesAreBounded(t *testing.T) {
 	x := newIndex()
-	for range 10 * maxPlaces {
+	for range 10 * maxPositions {
 		x.tail.position += firstSpacing
 		x.tail.begun[0]++
 		x.keep()
 	}
-	if len(x.places) > maxPlaces || x.spacing < 8*firstSpacing {
-		t.Error(len(x.places), x.spacing)
+	if len(x.positions) > maxPositions || x.spacing < 8*firstSpacing {
+		t.Error(len(x.positions), x.spacing)
 	}
 	if at := x.before(0, 5000); at.begun[0] > 5000 || at.begun[0] < 4900 {
 		t.Error(at)

@@ -12,8 +12,8 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/output"
-	"github.com/rockpool/rockpool/runtime/probe"
 	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/runtime/syncs"
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
@@ -47,7 +47,7 @@ type Dir struct {
 	orphans   orphans
 
 	loss   atomic.Pointer[loss] // the present loss of output, nil if there is none
-	check  *probe.Probe
+	check  *syncs.Probe
 	counts struct{ collected, written, lost atomic.Int64 }
 }
 
@@ -63,7 +63,7 @@ func New(path string, o Options) *Dir {
 	if o.KeepBytes > 0 {
 		d.quota = output.NewQuota(o.KeepBytes)
 	}
-	d.check = probe.New(d.tryToWrite)
+	d.check = syncs.NewProbe(d.tryToWrite)
 	return d
 }
 

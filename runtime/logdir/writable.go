@@ -9,8 +9,9 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/rockpool/rockpool/runtime/disk"
 	"github.com/rockpool/rockpool/runtime/output"
-	"github.com/rockpool/rockpool/runtime/probe"
+	"github.com/rockpool/rockpool/runtime/syncs"
 )
 
 // A loss is the last failed write of a log.
@@ -47,7 +48,7 @@ func (d *Dir) Check(ctx context.Context) Fault {
 	began, err := d.check.Check(ctx)
 	switch {
 	case err != nil:
-		return Fault{"the output of programs is being lost: " + err.Error(), true, errors.Is(err, probe.ErrLate) || ctx.Err() != nil}
+		return Fault{"the output of programs is being lost: " + err.Error(), true, errors.Is(err, syncs.ErrProbeLate) || ctx.Err() != nil}
 	case loss == nil:
 		return Fault{}
 	case errors.Is(loss.err, output.ErrQuota) && d.quota.Over(d.quota.Reserve()+output.DiskBytes(1)) > 0, !began.After(loss.at):
@@ -79,7 +80,7 @@ func (d *Dir) tryToWrite() error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("output logs are not writable: %s: %w", cmp.Or(probe.Advice(err), "see the kernel's log (dmesg)"), err)
+	return fmt.Errorf("output logs are not writable: %s: %w", cmp.Or(disk.Advice(err), "see the kernel's log (dmesg)"), err)
 }
 
 // writeThrough writes a file and syncs it, because a failing disk may show only then.

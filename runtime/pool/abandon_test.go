@@ -17,14 +17,14 @@ func TestAbandonedClaimReleasesItsRunner(t *testing.T) {
 				held = 1
 			}
 			w := &waiter{claim: Claim{Claim: of}, result: make(chan claimed, 1)}
-			if err := b.send(t.Context(), func(o *owner) { o.enqueue(w) }); err != nil {
+			if err := b.send(t.Context(), func(o *loop) { o.enqueue(w) }); err != nil {
 				t.Fatal(err)
 			}
 			settle(time.Second)
 			if len(w.result) != 1 {
 				t.Fatal("not answered")
 			}
-			if err := b.send(t.Context(), func(o *owner) { o.abandon(w, false) }); err != nil {
+			if err := b.send(t.Context(), func(o *loop) { o.abandon(w, false) }); err != nil {
 				t.Fatal(err)
 			}
 			settle(time.Second)

@@ -9,7 +9,7 @@ import (
 // during all of Timeout.
 type AlertRule struct {
 	Threshold float64       // 0 to 1
-	Timeout   time.Duration // 0: no alerts
+	Timeout   time.Duration // 0 means no alerts
 }
 
 // String describes the violated rule.
@@ -19,13 +19,13 @@ func (r AlertRule) String() string {
 
 // An alarm is the state of an alert between two looks at the pool.
 type alarm struct {
-	lowSince time.Time // zero: enough are idle
-	raised   time.Time // zero: no standing alert
+	lowSince time.Time // the zero time means enough are idle
+	raised   time.Time // the zero time means no standing alert
 	reloadAt time.Time // when to read the cluster's state again
 }
 
 // update returns the next alarm, whether to read the cluster's state again, and when to call it again
-// if nothing happens before; zero: never. It is a pure function.
+// if nothing happens before; the zero value means never. It is a pure function.
 func (a alarm) update(now time.Time, rule AlertRule, idle, size int) (next alarm, reload bool, wake time.Time) {
 	if rule.Timeout == 0 || size == 0 || float64(idle) >= rule.Threshold*float64(size) {
 		return alarm{}, false, time.Time{}

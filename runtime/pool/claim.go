@@ -18,27 +18,26 @@ type waiter struct {
 	result    chan claimed // capacity 1, receives one value
 
 	// Owned by the queue.
-	flow          *flow   // of its tenant
-	lane          *lane   // of its caller; nil: not in the queue
-	before, after *waiter // of the same caller
-	place         int     // index in deadlines
-	dry           int     // queue.dry when it was pushed
-	waited        bool    // no runner was idle when it arrived
-	waits         bool    // admit left it waiting
+	tenant        *tenantQueue // of its tenant
+	caller        *callerQueue // of its caller; nil means not in the queue
+	before, after *waiter      // of the same caller
+	deadlineIndex int          // index in deadlines
+	dry           int          // queue.dry when it was pushed
+	queued        bool         // no runner was idle when it arrived
+	admitted      bool         // admit left it waiting
 }
 
-// claimed is the result of a claim.
 type claimed struct {
 	runner runtime.Runner
 	err    error
-	waited bool
+	queued bool
 }
 
 // answer sends the result. It never blocks, because a waiter is answered once.
-func (w *waiter) answer(r runtime.Runner, err error) { w.result <- claimed{r, err, w.waited} }
+func (w *waiter) answer(r runtime.Runner, err error) { w.result <- claimed{r, err, w.queued} }
 
 // enqueue adds a claim to the queue; settle then serves it or leaves it waiting.
-func (o *owner) enqueue(w *waiter) {
+func (o *loop) enqueue(w *waiter) {
 	if o.goal.deleted || !o.goal.env.Claimable(w.claim.Claim.Tenant) {
 		w.answer(runtime.Runner{}, o.goal.errDeleted())
 		return
@@ -49,25 +48,24 @@ func (o *owner) enqueue(w *waiter) {
 }
 
 // admit leaves the newest claim waiting, unless it was answered immediately.
-func (o *owner) admit() {
+func (o *loop) admit() {
 	w := o.newest
-	if o.newest = nil; w == nil || w.lane == nil {
+	if o.newest = nil; w == nil || w.caller == nil {
 		return
 	}
-	if w.claim.Waits != nil {
-		if err := w.claim.Waits(); err != nil {
+	if w.claim.OnQueue != nil {
+		if err := w.claim.OnQueue(); err != nil {
 			o.waiting.remove(w)
 			w.answer(runtime.Runner{}, err)
 			return
 		}
 	}
-	w.waits = true
+	w.admitted = true
 	if w.claim.Waiting != nil {
 		w.claim.Waiting.begin()
 	}
 }
 
-// endWait ends what admit began for a waiting claim.
 func (w *waiter) endWait() {
 	if w.claim.Waiting != nil {
 		w.claim.Waiting.end()
@@ -76,7 +74,7 @@ func (w *waiter) endWait() {
 
 // abandon removes a claim whose caller has given up. A runner that it already got stays claimed for a
 // retry with its key or holder, unless that is unwanted too.
-func (o *owner) abandon(w *waiter, unwanted bool) {
+func (o *loop) abandon(w *waiter, unwanted bool) {
 	w.abandoned = true
 	w.unwanted = unwanted || w.claim.Claim.Key == "" && w.claim.Claim.Holder == ""
 	if w.given != nil && w.unwanted {
@@ -86,8 +84,8 @@ func (o *owner) abandon(w *waiter, unwanted bool) {
 }
 
 // serve hands idle runners of the current revision, oldest first, to the waiting claims in the order
-// of the queue. It returns when to call it again even if nothing changes; zero: never.
-func (o *owner) serve(now time.Time) time.Time {
+// of the queue. It returns when to call it again even if nothing changes; the zero value means never.
+func (o *loop) serve(now time.Time) time.Time {
 	for o.waiting.length() > 0 && !o.draining() {
 		e, only := o.oldestIdle()
 		if e == nil {
@@ -106,7 +104,7 @@ func (o *owner) serve(now time.Time) time.Time {
 			}
 		}
 		o.waiting.serve(w)
-		if w.waits {
+		if w.admitted {
 			o.pace.served(now)
 		}
 		o.mark(e, w, now)
@@ -121,7 +119,7 @@ const keptFor = time.Second
 // claims: a newly arriving tenant gets it immediately. This holds for shared environments with a
 // pool size. Tenants with several waiting claims get the next runner that becomes ready. If no runner
 // is starting, nothing is reserved, because on a full machine each idle runner is needed.
-func (o *owner) keptUntil(e *entry) time.Time {
+func (o *loop) keptUntil(e *entry) time.Time {
 	if !o.goal.env.Shared || o.goal.env.PoolSize == 0 || !o.making() {
 		return time.Time{}
 	}
@@ -129,7 +127,7 @@ func (o *owner) keptUntil(e *entry) time.Time {
 }
 
 // making reports whether a runner of the current revision is starting, and its start isn't blocked.
-func (o *owner) making() bool {
+func (o *loop) making() bool {
 	for _, e := range o.runners {
 		if e.State == runtime.RunnerStarting && e.Message == "" && o.goal.current(e.Environment) {
 			return true
@@ -140,7 +138,7 @@ func (o *owner) making() bool {
 
 // refuse answers waiting claims with an error: those of tenants for which may returns false, or all
 // if may is nil.
-func (o *owner) refuse(err error, may func(runtime.TenantID) bool) {
+func (o *loop) refuse(err error, may func(runtime.TenantID) bool) {
 	for _, w := range slices.Clone(o.waiting.deadlines) {
 		if may == nil || !may(w.claim.Claim.Tenant) {
 			o.waiting.remove(w)
@@ -150,7 +148,7 @@ func (o *owner) refuse(err error, may func(runtime.TenantID) bool) {
 }
 
 // mark stores a claim, then answers it.
-func (o *owner) mark(e *entry, w *waiter, now time.Time) {
+func (o *loop) mark(e *entry, w *waiter, now time.Time) {
 	claim := w.claim.Claim
 	claim.Epoch, claim.ClaimedAt = 1, now
 	if claim.InactivityTimeout > 0 {
@@ -193,22 +191,22 @@ func (o *owner) mark(e *entry, w *waiter, now time.Time) {
 
 // requeue puts a claim back whose idle runner had ended before the pool knew it. Another runner serves
 // it, or it waits until its deadline.
-func (o *owner) requeue(w *waiter) {
+func (o *loop) requeue(w *waiter) {
 	switch {
 	case o.goal.deleted || !o.goal.env.Claimable(w.claim.Claim.Tenant): // see enqueue
 		w.answer(runtime.Runner{}, o.goal.errDeleted())
 		return
-	case !w.waits:
+	case !w.admitted:
 		o.newest = w // admit decides whether it may wait
 	case w.claim.Waiting != nil:
-		w.claim.Waiting.waits.Store(true)
+		w.claim.Waiting.queued.Store(true)
 	}
 	o.waiting.push(w)
 }
 
 // expireWaiters answers the claims whose WaitFor has passed with an error, and returns when the next
-// one expires; zero: none waits.
-func (o *owner) expireWaiters(now time.Time) time.Time {
+// one expires; the zero value means none waits.
+func (o *loop) expireWaiters(now time.Time) time.Time {
 	for w := o.waiting.expired(now); w != nil; w = o.waiting.expired(now) {
 		w.answer(runtime.Runner{}, o.noRunner())
 	}
@@ -219,12 +217,12 @@ func (o *owner) expireWaiters(now time.Time) time.Time {
 const reasonDraining = "the machine is being drained: no runner starts until an operator runs `rockpool drain --off`"
 
 // draining reports whether the cluster drains. Without Options.Draining it never does.
-func (o *owner) draining() bool {
+func (o *loop) draining() bool {
 	return o.pool.options.Draining != nil && o.pool.options.Draining()
 }
 
 // noRunner returns the error of a claim that got no runner, with the best known reason.
-func (o *owner) noRunner() error {
+func (o *loop) noRunner() error {
 	reason := o.failures.Reason
 	switch {
 	case o.listing.err != "":

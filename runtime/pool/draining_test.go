@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/test/clustertest"
 )
 
 // TestDraining checks that a draining pool hands out no runner, even an idle one, and reports the
@@ -46,7 +46,7 @@ func testDraining(t *testing.T, size int) {
 	if s := p.Status(); s.Reason != reasonDraining || s.Idle != size {
 		t.Errorf("%+v", s)
 	}
-	if _, err := p.Claim(ctx, Claim{}); runtime.CodeOf(err) != runtime.CodeNoRunnerAvailable || !strings.Contains(err.Error(), "until an operator runs `rockpool drain --off`") {
+	if _, err := p.Claim(ctx, Claim{}); runtime.CodeOf(err) != runtime.CodeNoRunnerAvailable || !strings.Contains(err.Error(), reasonDraining) {
 		t.Errorf("a claim: %v", err)
 	}
 	if size > 0 {

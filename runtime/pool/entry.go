@@ -7,17 +7,17 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// An entry is a runner and the owner's bookkeeping for it.
+// An entry is a runner and the loop's bookkeeping for it.
 type entry struct {
 	runtime.Runner
-	wished    time.Time        // when this owner requested the start; zero: an earlier owner did
-	idleSince time.Time        // when this owner first saw it idle; zero: an earlier owner did
+	wished    time.Time        // when this loop requested the start; the zero time means an earlier server's did
+	idleSince time.Time        // when this loop first saw it idle; the zero time means an earlier server's did
 	seen      int              // number of the latest list that contained it
 	priority  runtime.Priority // of its start
 	busy      int              // uses in progress
 	working   int              // unfinished workers for it
-	work      chan struct{}    // closed when the latest worker is done; nil: there was none
-	change    int              // number of the owner's latest change
+	work      chan struct{}    // closed when the latest worker is done; nil means there was none
+	change    int              // number of the loop's latest change
 	skipped   bool             // a list was stale about it
 	silent    stall            // its start takes long, and the cluster gives no reason
 	renewal   renewal          // of its claim
@@ -26,7 +26,7 @@ type entry struct {
 
 // advance changes a runner to next, announces it, and returns true. It does nothing and returns false
 // unless next's state is later than the runner's. No other function changes a runner's state.
-func (o *owner) advance(e *entry, next runtime.Runner) bool {
+func (o *loop) advance(e *entry, next runtime.Runner) bool {
 	if !e.State.Before(next.State) {
 		return false
 	}
@@ -35,15 +35,15 @@ func (o *owner) advance(e *entry, next runtime.Runner) bool {
 	return true
 }
 
-// changed records and announces a change that the owner made.
-func (o *owner) changed(e *entry) {
+// changed records and announces a change that the loop made.
+func (o *loop) changed(e *entry) {
 	o.changes.note(e)
 	o.pool.options.Observe(e.Runner)
 }
 
-// work runs do in a worker, which Run waits for, and then done in the owner. The workers of one runner
+// work runs do in a worker, which Run waits for, and then done in the loop. The workers of one runner
 // run one after the other.
-func (o *owner) work(e *entry, do func(context.Context) error, done func(error)) {
+func (o *loop) work(e *entry, do func(context.Context) error, done func(error)) {
 	previous := e.work
 	current := make(chan struct{})
 	e.work = current
@@ -54,7 +54,7 @@ func (o *owner) work(e *entry, do func(context.Context) error, done func(error))
 			<-previous
 		}
 		err := do(ctx)
-		_ = o.pool.send(ctx, func(o *owner) {
+		_ = o.pool.send(ctx, func(o *loop) {
 			e.working--
 			o.changes.note(e)
 			done(err)

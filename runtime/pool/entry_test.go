@@ -15,7 +15,7 @@ func TestRunnersMoveForward(t *testing.T) {
 	for i, from := range states {
 		for j, to := range states {
 			var announced []runtime.Runner
-			o := &owner{pool: &Pool{options: Options{Observe: func(r runtime.Runner) { announced = append(announced, r) }}}}
+			o := &loop{pool: &Pool{options: Options{Observe: func(r runtime.Runner) { announced = append(announced, r) }}}}
 			e := &entry{Runner: runtime.Runner{ID: "r", State: from}}
 			next := runtime.Runner{ID: "r", State: to, Message: "why"}
 			want := []runtime.Runner{next}

@@ -58,7 +58,7 @@ func TestAnotherTenantsRunnersAreNotAdopted(t *testing.T) {
 // TestAnotherTenantsRunnersAreNotHandedOut checks that a waiting claim doesn't get such a runner.
 func TestAnotherTenantsRunnersAreNotHandedOut(t *testing.T) {
 	env := runtime.Environment{ID: "a", Revision: 1, RunnerRevision: 1}
-	o := owner{goal: goal{env: env, making: env}, runners: map[runtime.RunnerID]*entry{}}
+	o := loop{goal: goal{env: env, making: env}, runners: map[runtime.RunnerID]*entry{}}
 	for id, tenant := range map[runtime.RunnerID]runtime.TenantID{"0": "other", "1": ""} {
 		made := env
 		made.Tenant = tenant

@@ -6,7 +6,6 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A goal is the desired state of a pool.
 type goal struct {
 	env        runtime.Environment
 	making     runtime.Environment // revision that runners are made from now; see resolve
@@ -46,12 +45,10 @@ func (g *goal) resolve(options Options) {
 	g.making.PoolSize, g.making.Tenant = g.env.PoolSize, g.env.Tenant
 }
 
-// spec returns the part of the goal that Plan needs.
 func (g *goal) spec() Spec {
 	return Spec{Size: g.env.PoolSize, Revision: g.making.RunnerRevision, Deleted: g.deleted, EndClaimed: g.endClaimed}
 }
 
-// current reports whether runners made from env are up to date.
 func (g *goal) current(env runtime.Environment) bool {
 	return env.Revision >= g.making.RunnerRevision && !g.foreign(env)
 }
@@ -60,12 +57,10 @@ func (g *goal) current(env runtime.Environment) bool {
 // tenant's, or was deleted and created again.
 func (g *goal) foreign(env runtime.Environment) bool { return env.Tenant != g.making.Tenant }
 
-// errDeleted returns the error of a claim of a deleted environment.
 func (g *goal) errDeleted() error {
 	return runtime.Errorf(runtime.CodeEnvironmentNotFound, "environment %s was deleted", g.env.ID)
 }
 
-// reasonAwaiting returns why runners are unavailable until the image is there.
 func (g *goal) reasonAwaiting() string {
 	return "the environment's image is not available yet: " + cmp.Or(g.image.Reason, "it is being pulled")
 }
@@ -73,7 +68,6 @@ func (g *goal) reasonAwaiting() string {
 // pulls reports whether the cluster pulls an environment's image itself.
 func (o Options) pulls(env runtime.Environment) bool { return env.Pin.Digest != "" && o.Image != nil }
 
-// image returns the status of an environment's image.
 func (o Options) image(env runtime.Environment) runtime.ImageStatus {
 	if !o.pulls(env) {
 		return runtime.ImageStatus{}

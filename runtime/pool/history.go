@@ -21,7 +21,6 @@ type history struct {
 	seenClaimed, seenWarm int64                // counts at the last sample
 }
 
-// claim counts an answered claim.
 func (h *history) claim(took time.Duration, warm bool, err error) {
 	if err == nil {
 		h.took.Add(took)
@@ -38,7 +37,6 @@ func (h *history) claim(took time.Duration, warm bool, err error) {
 	h.claimed++
 }
 
-// sample adds a sample, and drops the oldest one if the history is full.
 func (h *history) sample(now time.Time, status runtime.PoolStatus) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -22,7 +22,7 @@ type listing struct {
 	underway bool      // a list is running
 	again    bool      // start another list when this one ends
 	alarmed  bool      // the running list was requested by the alarm
-	err      string    // why the last list failed; "": it succeeded
+	err      string    // why the last list failed; "" means it succeeded
 	next     time.Time // latest start of the next list
 }
 
@@ -39,7 +39,6 @@ func (l *listing) begin(now time.Time) bool {
 	return true
 }
 
-// end records the result of a list.
 func (l *listing) end(now time.Time, err error) {
 	l.underway = false
 	l.alarmed = l.alarmed && l.again
@@ -50,14 +49,13 @@ func (l *listing) end(now time.Time, err error) {
 	}
 }
 
-// changes counts the owner's changes of runners. A list that began before a change is stale about
+// changes counts the loop's changes of runners. A list that began before a change is stale about
 // that runner and isn't used for it.
 type changes struct {
 	last    int
 	removed map[runtime.RunnerID]int // number of the change that removed a runner
 }
 
-// note counts a change of a runner.
 func (c *changes) note(e *entry) {
 	c.last++
 	e.change = c.last
@@ -73,7 +71,7 @@ func (c *changes) forget(begun int) {
 }
 
 // list reads the cluster's runners in a worker and reconciles them.
-func (o *owner) list() {
+func (o *loop) list() {
 	if !o.listing.begin(time.Now()) {
 		return
 	}
@@ -81,7 +79,7 @@ func (o *owner) list() {
 	env := o.goal.env.ID
 	o.spawn(func(ctx context.Context) {
 		runners, err := o.pool.options.Cluster.Runners(ctx, env)
-		_ = o.pool.send(ctx, func(o *owner) {
+		_ = o.pool.send(ctx, func(o *loop) {
 			o.listing.end(time.Now(), err)
 			switch {
 			case err == nil:

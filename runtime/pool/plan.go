@@ -25,7 +25,7 @@ type Member struct {
 	State     runtime.RunnerState
 	Revision  int
 	Foreign   bool      // belongs to a former tenant of the environment: replaced when idle
-	ExpiresAt time.Time // of an unused claim; zero: never
+	ExpiresAt time.Time // of an unused claim; the zero time means never
 }
 
 // Failures count the failed starts since the last successful one.
@@ -45,7 +45,7 @@ type Stop struct {
 type Actions struct {
 	Start  int       // runners of the current revision
 	Stop   []Stop    // in no particular order
-	WakeAt time.Time // when to plan again if nothing changes before; zero: never
+	WakeAt time.Time // when to plan again if nothing changes before; the zero time means never
 }
 
 // Plan decides what brings a pool from its present to its desired state. It covers starting up, growing,
@@ -132,7 +132,6 @@ func leastUseful(spec Spec, have []Member) []Member {
 	return members
 }
 
-// stop adds a runner to remove.
 func (a *Actions) stop(m Member, reason runtime.GoneReason) {
 	a.Stop = append(a.Stop, Stop{ID: m.ID, Reason: reason})
 }

@@ -6,7 +6,7 @@
 // decides after every change what to start and to stop. A hint from the cluster only causes another
 // list of its runners.
 //
-// A runner's state only moves forward, in owner.advance:
+// A runner's state only moves forward, in loop.advance:
 //
 //	STARTING ─ its agent answered ─▶ IDLE ─ a claim gets it ─▶ CLAIMING ─ stored ─▶ CLAIMED
 //	    │                             │                           │                    │
@@ -24,7 +24,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/latest"
+	"github.com/rockpool/rockpool/runtime/syncs"
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
@@ -41,32 +41,32 @@ type Options struct {
 	Cluster Cluster
 	Logger  *zap.Logger
 	Alert   AlertRule
-	Boot    timing.Boot // zero: stored expiries follow the wall clock
+	Boot    timing.Boot // the zero value means stored expiries follow the wall clock
 
 	// Busy counts the uses that an earlier server began, by known runner. Each ends with a Done.
 	Busy map[runtime.RunnerID]int
 
-	// Observe is called by the owner with a runner's new state after every change. It must not
+	// Observe is called by the loop with a runner's new state after every change. It must not
 	// block or call the pool.
 	Observe func(runtime.Runner)
 
-	// Alerted is called by the owner with each raised or resolved alert. It must not block or call
-	// the pool. nil: not called.
+	// Alerted is called by the loop with each raised or resolved alert. It must not block or call
+	// the pool. nil means not called.
 	Alerted func(runtime.Environment, runtime.PoolAlert)
 
 	// Ending is called before a claimed runner is removed, and again before each retry of the
 	// removal. An error delays the removal.
 	Ending func(context.Context, runtime.Runner) error
 
-	// Lacks is called by the owner while waiting claims lack room in the cluster. It must not block
-	// or call the pool. nil: not called.
+	// Lacks is called by the loop while waiting claims lack room in the cluster. It must not block
+	// or call the pool. nil means not called.
 	Lacks func()
 
 	// Draining reports whether the cluster is draining, in which case the pool hands out no runner.
-	// The pool must get a Hint after each change. It must not block. nil: never.
+	// The pool must get a Hint after each change. It must not block. nil means never.
 	Draining func() bool
 	// Image returns the status of an environment's pinned image. The pool must get a Hint after
-	// each change. It must not block. nil: there are no pinned images.
+	// each change. It must not block. nil means there are no pinned images.
 	Image func(runtime.ImagePin) runtime.ImageStatus
 }
 
@@ -75,17 +75,17 @@ type Pool struct {
 	options Options
 	env     atomic.Pointer[runtime.Environment]
 	known   []runtime.Runner
-	inbox   chan func(*owner) // messages to the owner, which calls them one by one
-	hints   chan struct{}     // capacity 1; a pending hint absorbs later ones
-	ended   chan struct{}     // closed when Run returns
+	inbox   chan func(*loop) // messages to the loop, which calls them one by one
+	hints   chan struct{}    // capacity 1; a pending hint absorbs later ones
+	ended   chan struct{}    // closed when Run returns
 
-	status  latest.Value[runtime.PoolStatus]
-	alert   latest.Value[runtime.PoolAlert]
-	lacking atomic.Pointer[[]runtime.RunnerID]
-	lastUse atomic.Pointer[time.Time]
-	starts  timing.Recent // durations of starts
-	history history
-	places  places
+	status    syncs.Latest[runtime.PoolStatus]
+	alert     syncs.Latest[runtime.PoolAlert]
+	lacking   atomic.Pointer[[]runtime.RunnerID]
+	lastUse   atomic.Pointer[time.Time]
+	starts    timing.Recent // durations of starts
+	history   history
+	positions positions
 }
 
 // New returns the pool of env. known are the cluster's runners for it; nil makes the pool list them
@@ -94,7 +94,7 @@ func New(env runtime.Environment, known []runtime.Runner, options Options) *Pool
 	p := &Pool{
 		options: options,
 		known:   known,
-		inbox:   make(chan func(*owner)),
+		inbox:   make(chan func(*loop)),
 		hints:   make(chan struct{}, 1),
 		ended:   make(chan struct{}),
 	}
@@ -132,7 +132,7 @@ func (p *Pool) Hint() {
 // SetEnvironment changes the pool's environment, and revokes a Delete. An older revision changes
 // nothing. When it returns, Status is that of the new environment.
 func (p *Pool) SetEnvironment(ctx context.Context, env runtime.Environment) error {
-	_, err := call(ctx, p, func(o *owner, reply func(struct{}, error)) {
+	_, err := call(ctx, p, func(o *loop, reply func(struct{}, error)) {
 		o.goal.set(env)
 		env := o.goal.env
 		o.pool.env.Store(&env)
@@ -147,7 +147,7 @@ func (p *Pool) SetEnvironment(ctx context.Context, env runtime.Environment) erro
 // Delete makes the pool empty itself. Idle runners are removed immediately. Claimed runners are removed
 // when their claims end, or immediately if endClaimed is set. Run returns when no runner is left.
 func (p *Pool) Delete(ctx context.Context, endClaimed bool) error {
-	return p.send(ctx, func(o *owner) {
+	return p.send(ctx, func(o *loop) {
 		o.goal.delete(endClaimed)
 		o.refuse(o.goal.errDeleted(), nil)
 	})
@@ -156,14 +156,14 @@ func (p *Pool) Delete(ctx context.Context, endClaimed bool) error {
 // A Claim requests a runner.
 type Claim struct {
 	Claim   runtime.Claim // the pool sets Epoch, ClaimedAt and ExpiresAt
-	WaitFor time.Duration // how long to wait if no runner is idle; 0: not at all
+	WaitFor time.Duration // how long to wait if no runner is idle; 0 means not at all
 	Caller  string        // waiting claims of one tenant's callers take turns
 	Weight  int           // turns of Claim.Tenant per turn of a tenant with weight 1; 0: 1
-	Waiting *Waiting      // tracks it while it waits; nil: not tracked
+	Waiting *Waiting      // tracks it while it waits; nil means not tracked
 
-	// Waits is called by the owner before the claim begins to wait, and not if a runner is idle. An
-	// error answers the claim. It must not block or call the pool. nil: not called.
-	Waits func() error
+	// OnQueue is called by the loop before the claim begins to wait, and not if a runner is idle. An
+	// error answers the claim. It must not block or call the pool. nil means not called.
+	OnQueue func() error
 }
 
 // ErrUnwanted is the cause of a claim's ctx if no retry of the claim's key will want its
@@ -178,18 +178,18 @@ var ErrUnwanted = errors.New("the claim is no longer wanted")
 func (p *Pool) Claim(ctx context.Context, claim Claim) (runtime.Runner, error) {
 	began := time.Now()
 	w := &waiter{claim: claim, result: make(chan claimed, 1)}
-	if err := p.send(ctx, func(o *owner) { o.enqueue(w) }); err != nil {
+	if err := p.send(ctx, func(o *loop) { o.enqueue(w) }); err != nil {
 		return runtime.Runner{}, err
 	}
 	select {
 	case c := <-w.result:
-		p.history.claim(time.Since(began), !c.waited, c.err)
+		p.history.claim(time.Since(began), !c.queued, c.err)
 		return c.runner, c.err
 	case <-p.ended:
 	case <-ctx.Done():
 		err := context.Cause(ctx)
-		// ctx has ended, but the owner must know, or it would claim a runner for nobody.
-		_ = p.send(context.WithoutCancel(ctx), func(o *owner) { o.abandon(w, errors.Is(err, ErrUnwanted)) })
+		// ctx has ended, but the loop must know, or it would claim a runner for nobody.
+		_ = p.send(context.WithoutCancel(ctx), func(o *loop) { o.abandon(w, errors.Is(err, ErrUnwanted)) })
 		return runtime.Runner{}, err
 	}
 	select { // the claim may have been answered just before the end
@@ -215,7 +215,7 @@ func (p *Pool) Done(ctx context.Context, id runtime.RunnerID) {
 // Renew renews a claim. When it returns, at least nine tenths of the inactivity timeout are stored
 // durably. Errors are as for Use.
 func (p *Pool) Renew(ctx context.Context, id runtime.RunnerID) (runtime.Runner, error) {
-	return call(ctx, p, func(o *owner, reply func(runtime.Runner, error)) {
+	return call(ctx, p, func(o *loop, reply func(runtime.Runner, error)) {
 		e, err := o.held(id)
 		if err != nil {
 			reply(runtime.Runner{}, err)
@@ -230,9 +230,9 @@ func (p *Pool) use(ctx context.Context, id runtime.RunnerID, change int) (runtim
 	if ctx.Err() != nil {
 		return runtime.Runner{}, context.Cause(ctx)
 	}
-	// Without ctx's cancellation: the caller must know about every counted use. The owner answers
+	// Without ctx's cancellation: the caller must know about every counted use. The loop answers
 	// immediately.
-	return call(context.WithoutCancel(ctx), p, func(o *owner, reply func(runtime.Runner, error)) {
+	return call(context.WithoutCancel(ctx), p, func(o *loop, reply func(runtime.Runner, error)) {
 		e, err := o.held(id)
 		if err != nil {
 			reply(runtime.Runner{}, err)
@@ -254,7 +254,7 @@ func (p *Pool) Release(ctx context.Context, id runtime.RunnerID) (bool, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, releasePatience,
 		runtime.Errorf(runtime.CodeClusterUnavailable, "runner %s is released but could not be removed yet; the server keeps trying", id))
 	defer cancel()
-	return call(ctx, p, func(o *owner, reply func(bool, error)) {
+	return call(ctx, p, func(o *loop, reply func(bool, error)) {
 		e, err := o.held(id)
 		switch {
 		case err == nil:
@@ -270,8 +270,8 @@ func (p *Pool) Release(ctx context.Context, id runtime.RunnerID) (bool, error) {
 	})
 }
 
-// send makes the owner call f, without waiting for it. It returns an error if the pool has ended.
-func (p *Pool) send(ctx context.Context, f func(*owner)) error {
+// send makes the loop call f, without waiting for it. It returns an error if the pool has ended.
+func (p *Pool) send(ctx context.Context, f func(*loop)) error {
 	select {
 	case p.inbox <- f:
 		return nil
@@ -282,15 +282,15 @@ func (p *Pool) send(ctx context.Context, f func(*owner)) error {
 	}
 }
 
-// call makes the owner call f, and waits for its one reply.
-func call[T any](ctx context.Context, p *Pool, f func(o *owner, reply func(T, error))) (T, error) {
+// call makes the loop call f, and waits for its one reply.
+func call[T any](ctx context.Context, p *Pool, f func(o *loop, reply func(T, error))) (T, error) {
 	type answer struct {
 		value T
 		err   error
 	}
 	var none T
 	answers := make(chan answer, 1)
-	err := p.send(ctx, func(o *owner) { f(o, func(v T, err error) { answers <- answer{v, err} }) })
+	err := p.send(ctx, func(o *loop) { f(o, func(v T, err error) { answers <- answer{v, err} }) })
 	if err != nil {
 		return none, err
 	}
@@ -311,7 +311,7 @@ func call[T any](ctx context.Context, p *Pool, f func(o *owner, reply func(T, er
 }
 
 // held returns a claimed runner, or RUNNER_GONE or CONFLICT.
-func (o *owner) held(id runtime.RunnerID) (*entry, error) {
+func (o *loop) held(id runtime.RunnerID) (*entry, error) {
 	e := o.runners[id]
 	switch {
 	case e == nil || runtime.RunnerClaimed.Before(e.State):
@@ -323,12 +323,11 @@ func (o *owner) held(id runtime.RunnerID) (*entry, error) {
 	}
 }
 
-// gone returns RUNNER_GONE for a runner.
 func gone(id runtime.RunnerID) error {
 	return runtime.Errorf(runtime.CodeRunnerGone, "runner %s is gone", id)
 }
 
-// errEnded returns the error of a call that the owner didn't answer before Run returned.
+// errEnded returns the error of a call that the loop didn't answer before Run returned.
 func errEnded() error {
 	return runtime.Errorf(runtime.CodeClusterUnavailable, "the environment's pool has ended: the server is stopping, or the environment was deleted")
 }

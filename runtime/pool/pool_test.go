@@ -14,7 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/test/clustertest"
 )
 
 // alertAfter is how long a pool in a test may be low on runners.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/turns"
+	"github.com/rockpool/rockpool/runtime/fairqueue"
 )
 
 // A queue holds the waiting claims. Tenants take turns by weight, callers take turns within those of
@@ -15,32 +15,29 @@ import (
 // and callers it has. The same holds for the callers of one tenant. Adding or removing a claim takes
 // logarithmic time and allocates nothing. The zero value is an empty queue.
 type queue struct {
-	tenants   turns.Fair[runtime.TenantID, callers]
+	tenants   fairqueue.Weighted[runtime.TenantID, callers]
 	deadlines deadlines
 	dry       int // how often no idle runner was left for a claim
 }
 
-// callers are the waiting claims of one tenant.
-type callers = turns.Lanes[string, line]
+type callers = fairqueue.RoundRobin[string, line]
 
 // A line is the list of one caller's waiting claims. It is never empty.
 type line struct{ first, last *waiter }
 
-// The queue's instances of the types of turns.
+// The queue's instances of the types of fairqueue.
 type (
-	flow = turns.Flow[runtime.TenantID, callers]
-	lane = turns.Lane[string, line]
+	tenantQueue = fairqueue.Tenant[runtime.TenantID, callers]
+	callerQueue = fairqueue.Key[string, line]
 )
 
-// length returns the number of waiting claims.
 func (q *queue) length() int { return len(q.deadlines) }
 
-// push appends w to its caller's line.
 func (q *queue) push(w *waiter) {
 	w.dry = q.dry
-	w.flow = q.tenants.Flow(w.claim.Claim.Tenant, w.claim.Weight)
-	w.lane = w.flow.Queue.Lane(w.claim.Caller)
-	line := &w.lane.Queue
+	w.tenant = q.tenants.Tenant(w.claim.Claim.Tenant, w.claim.Weight)
+	w.caller = w.tenant.Queue.Key(w.claim.Caller)
+	line := &w.caller.Queue
 	if w.before = line.last; w.before == nil {
 		line.first = w
 	} else {
@@ -50,26 +47,24 @@ func (q *queue) push(w *waiter) {
 	heap.Push(&q.deadlines, w)
 }
 
-// next returns the claim whose turn it is; nil: none waits.
 func (q *queue) next() *waiter {
-	flow := q.tenants.First()
-	if flow == nil {
+	tenant := q.tenants.First()
+	if tenant == nil {
 		return nil
 	}
-	return flow.Queue.First().Queue.first
+	return tenant.Queue.First().Queue.first
 }
 
 // serve removes w, the oldest claim of its caller, even if it isn't next. It counts as a turn of its
 // tenant and of its caller.
 func (q *queue) serve(w *waiter) {
 	// If dry has grown, the idle runners ran out while w was in the queue.
-	w.waited = q.dry > w.dry
-	w.flow.Queue.EndTurn(w.lane)
-	q.tenants.EndTurn(w.flow)
+	w.queued = q.dry > w.dry
+	w.tenant.Queue.EndTurn(w.caller)
+	q.tenants.EndTurn(w.tenant)
 	q.remove(w)
 }
 
-// pop removes and returns the next claim; nil: none waits.
 func (q *queue) pop() *waiter {
 	w := q.next()
 	if w != nil {
@@ -80,10 +75,10 @@ func (q *queue) pop() *waiter {
 
 // alone reports whether w is its tenant's only waiting claim.
 func (w *waiter) alone() bool {
-	return w.lane != nil && w.flow.Queue.Len() == 1 && w.lane.Queue.first == w.lane.Queue.last
+	return w.caller != nil && w.tenant.Queue.Len() == 1 && w.caller.Queue.first == w.caller.Queue.last
 }
 
-// expired removes and returns a claim whose deadline has passed; nil: none.
+// expired removes and returns a claim whose deadline has passed; nil means none.
 func (q *queue) expired(now time.Time) *waiter {
 	if end := q.nextDeadline(); end.IsZero() || now.Before(end) {
 		return nil
@@ -93,7 +88,6 @@ func (q *queue) expired(now time.Time) *waiter {
 	return w
 }
 
-// nextDeadline returns the earliest deadline; zero: no claim waits.
 func (q *queue) nextDeadline() time.Time {
 	if len(q.deadlines) == 0 {
 		return time.Time{}
@@ -103,10 +97,10 @@ func (q *queue) nextDeadline() time.Time {
 
 // remove removes w from the queue, if it is there.
 func (q *queue) remove(w *waiter) {
-	if w.lane == nil {
+	if w.caller == nil {
 		return
 	}
-	line := &w.lane.Queue
+	line := &w.caller.Queue
 	if w.before == nil {
 		line.first = w.after
 	} else {
@@ -118,12 +112,12 @@ func (q *queue) remove(w *waiter) {
 		w.after.before = w.before
 	}
 	if line.first == nil {
-		if w.flow.Queue.Remove(w.lane); w.flow.Queue.Len() == 0 {
-			q.tenants.Remove(w.flow)
+		if w.tenant.Queue.Remove(w.caller); w.tenant.Queue.Len() == 0 {
+			q.tenants.Remove(w.tenant)
 		}
 	}
-	heap.Remove(&q.deadlines, w.place)
-	w.flow, w.lane, w.before, w.after = nil, nil, nil, nil
+	heap.Remove(&q.deadlines, w.deadlineIndex)
+	w.tenant, w.caller, w.before, w.after = nil, nil, nil, nil
 	w.endWait()
 }
 
@@ -131,13 +125,13 @@ func (q *queue) remove(w *waiter) {
 // as long as serving them.
 func (q *queue) order() iter.Seq[*waiter] {
 	return func(yield func(*waiter) bool) {
-		ahead := make(map[*flow][]*waiter, q.tenants.Len()) // of each tenant, in the order of its own turns
-		for flow := range q.tenants.Order(func(f *flow) int {
+		ahead := make(map[*tenantQueue][]*waiter, q.tenants.Len()) // of each tenant, in the order of its own turns
+		for tenant := range q.tenants.Order(func(f *tenantQueue) int {
 			ahead[f] = inTurns(&f.Queue)
 			return len(ahead[f])
 		}) {
-			next := ahead[flow]
-			ahead[flow] = next[1:]
+			next := ahead[tenant]
+			ahead[tenant] = next[1:]
 			if !yield(next[0]) {
 				return
 			}
@@ -148,8 +142,8 @@ func (q *queue) order() iter.Seq[*waiter] {
 // inTurns returns a tenant's claims in the order in which they would be served if it were alone.
 func inTurns(c *callers) (all []*waiter) {
 	var round []*waiter // the next claim of each caller with one
-	for lane := range c.All() {
-		round = append(round, lane.Queue.first)
+	for caller := range c.All() {
+		round = append(round, caller.Queue.first)
 	}
 	// Each round serves one claim of each caller that still has one.
 	for len(round) > 0 {
@@ -165,19 +159,18 @@ func inTurns(c *callers) (all []*waiter) {
 	return all
 }
 
-// deadlines is a heap.Interface of claims, ordered by deadline.
 type deadlines []*waiter
 
 func (d deadlines) Len() int           { return len(d) }
 func (d deadlines) Less(i, j int) bool { return d[i].deadline.Before(d[j].deadline) }
 func (d deadlines) Swap(i, j int) {
 	d[i], d[j] = d[j], d[i]
-	d[i].place, d[j].place = i, j
+	d[i].deadlineIndex, d[j].deadlineIndex = i, j
 }
 
 // Push implements heap.Interface.
 func (d *deadlines) Push(w any) {
-	w.(*waiter).place = len(*d)
+	w.(*waiter).deadlineIndex = len(*d)
 	*d = append(*d, w.(*waiter))
 }
 

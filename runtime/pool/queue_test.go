@@ -215,10 +215,10 @@ func BenchmarkQueue(b *testing.B) {
 func BenchmarkPlaces(b *testing.B) {
 	for _, waiting := range []int{1, 100, 20_000} {
 		b.Run(fmt.Sprint(waiting), func(b *testing.B) {
-			o := &owner{pool: &Pool{}, waiting: *many(waiting, 50)}
+			o := &loop{pool: &Pool{}, waiting: *many(waiting, 50)}
 			for b.Loop() {
-				o.pool.places.due.Store(nil)
-				o.place(time.Unix(1, 0))
+				o.pool.positions.due.Store(nil)
+				o.computePositions(time.Unix(1, 0))
 			}
 		})
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
-// reconcile applies a list of the cluster's runners. The owner went on while it was read, so the list is
+// reconcile applies a list of the cluster's runners. The loop went on while it was read, so the list is
 // ignored for runners that changed since it began; these are listed again.
-func (o *owner) reconcile(truth []runtime.Runner, begun int) {
+func (o *loop) reconcile(truth []runtime.Runner, begun int) {
 	o.listing.taken++
 	for _, r := range truth {
 		e := o.runners[r.ID]
@@ -52,7 +52,7 @@ func Adopted(r runtime.Runner, boot timing.Boot) runtime.Runner {
 }
 
 // adopt takes over a runner that an earlier server, or an earlier pool of this environment, left.
-func (o *owner) adopt(r runtime.Runner) *entry {
+func (o *loop) adopt(r runtime.Runner) *entry {
 	e := &entry{Runner: Adopted(r, o.pool.options.Boot)}
 	e.renewal.stored = e.Claim.ExpiresAt.Add(-e.Claim.InactivityTimeout / 10)
 	o.runners[r.ID] = e
@@ -71,7 +71,7 @@ func (o *owner) adopt(r runtime.Runner) *entry {
 }
 
 // observe applies the cluster's state of a runner. States only move forward.
-func (o *owner) observe(e *entry, r runtime.Runner) {
+func (o *loop) observe(e *entry, r runtime.Runner) {
 	switch {
 	case r.State == runtime.RunnerGone:
 		o.gone(e, r.GoneReason, r.Message)
@@ -93,7 +93,7 @@ func (o *owner) observe(e *entry, r runtime.Runner) {
 }
 
 // gone records that a runner ended unasked, and removes what is left of it.
-func (o *owner) gone(e *entry, reason runtime.GoneReason, message string) {
+func (o *loop) gone(e *entry, reason runtime.GoneReason, message string) {
 	if e.State == runtime.RunnerGone {
 		return
 	}

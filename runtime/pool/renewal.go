@@ -24,7 +24,7 @@ func (e *entry) due() bool {
 
 // keep renews the claim of a used runner whenever a tenth of its timeout has passed, and returns when to
 // do it again. So if the server is killed, the stored expiry is never older than Adopted makes up for.
-func (o *owner) keep(e *entry, now time.Time) time.Time {
+func (o *loop) keep(e *entry, now time.Time) time.Time {
 	timeout := e.Claim.InactivityTimeout
 	if timeout == 0 || e.State != runtime.RunnerClaimed {
 		return time.Time{}
@@ -39,7 +39,7 @@ func (o *owner) keep(e *entry, now time.Time) time.Time {
 // renew extends a claim's expiry. It stores the expiry if the stored one is more than a tenth of
 // the timeout behind. Then it calls done, unless nil: once the expiry is stored, or immediately if
 // that isn't needed.
-func (o *owner) renew(e *entry, done func(error)) {
+func (o *loop) renew(e *entry, done func(error)) {
 	timeout := e.Claim.InactivityTimeout
 	if timeout > 0 {
 		e.renewal.at = time.Now()
@@ -63,7 +63,7 @@ func (o *owner) renew(e *entry, done func(error)) {
 
 // storeRenewal stores a claim's present expiry. Until then, a restart would end the claim earlier, by no
 // more than Adopted makes up for.
-func (o *owner) storeRenewal(e *entry) {
+func (o *loop) storeRenewal(e *entry) {
 	if e.renewal.pending == nil { // otherwise it may or may not be stored: write the same claim again
 		claim := e.Claim
 		claim.Epoch++

@@ -12,10 +12,10 @@ const silentAfter = time.Minute // publish's message says it in words
 
 // A stall records since when a condition has held.
 type stall struct {
-	since time.Time // zero: it doesn't hold
+	since time.Time // the zero time means that it doesn't hold
 }
 
-// note records whether the condition holds now. It returns when it will have held for after; zero: it
+// note records whether the condition holds now. It returns when it will have held for after; the zero value means it
 // doesn't hold.
 func (s *stall) note(now time.Time, so bool, after time.Duration) time.Time {
 	switch {

@@ -23,8 +23,8 @@ func (p *Pool) WatchAlert() (runtime.PoolAlert, <-chan struct{}) { return p.aler
 // StartDurations returns how long the latest starts took, from the request to the agent's answer.
 func (p *Pool) StartDurations() runtime.Distribution { return p.starts.Distribution() }
 
-// publish publishes the owner's state and returns it. ended marks the last one.
-func (o *owner) publish(ended bool) runtime.PoolStatus {
+// publish publishes the loop's state and returns it. ended marks the last one.
+func (o *loop) publish(ended bool) runtime.PoolStatus {
 	status := runtime.PoolStatus{
 		EnvironmentID: o.goal.env.ID,
 		Revision:      o.goal.env.Revision,
@@ -87,9 +87,9 @@ func (o *owner) publish(ended bool) runtime.PoolStatus {
 	return status
 }
 
-// lasts reports whether a stall has lasted until at, and makes the owner check again then. A zero at
+// lasts reports whether a stall has lasted until at, and makes the loop check again then. A zero at
 // means no stall.
-func (o *owner) lasts(now, at time.Time) bool {
+func (o *loop) lasts(now, at time.Time) bool {
 	if now.Before(at) {
 		o.stuckAt = earlier(o.stuckAt, at)
 	}
@@ -107,7 +107,7 @@ func least(a, b string) string {
 
 // watchIdle raises and resolves the pool's alert, and returns when to call it again. While an alert
 // stands, the cluster's runners are listed again and again, because hints may have been lost.
-func (o *owner) watchIdle(now time.Time, status runtime.PoolStatus) time.Time {
+func (o *loop) watchIdle(now time.Time, status runtime.PoolStatus) time.Time {
 	size := status.Size
 	if o.goal.deleted || o.draining() { // no runner has to be idle
 		size = 0
@@ -124,7 +124,7 @@ func (o *owner) watchIdle(now time.Time, status runtime.PoolStatus) time.Time {
 }
 
 // publishAlert publishes the pool's alert if it stands or has just been resolved.
-func (o *owner) publishAlert(now time.Time, status runtime.PoolStatus) {
+func (o *loop) publishAlert(now time.Time, status runtime.PoolStatus) {
 	old, _ := o.pool.alert.Get()
 	rule := o.pool.options.Alert
 	alert := runtime.PoolAlert{

@@ -42,7 +42,7 @@ func TestStepsKeepTheOrderOfUses(t *testing.T) {
 		first, second := Pool{}, Pool{}
 		for p, now := range map[*Pool]time.Time{&first: boot, &second: clock.Step(boot.Add(time.Second), step)} {
 			p.options.Observe = func(runtime.Runner) {}
-			o := &owner{pool: p, spawn: func(func(context.Context)) {}}
+			o := &loop{pool: p, spawn: func(func(context.Context)) {}}
 			o.mark(&entry{Runner: runtime.Runner{State: runtime.RunnerIdle}}, &waiter{}, now)
 		}
 		if first.LastUse().Compare(second.LastUse()) >= 0 {
@@ -55,7 +55,7 @@ func TestStepsKeepTheOrderOfUses(t *testing.T) {
 // are old, and not before.
 func TestStepsKeepPlaces(t *testing.T) {
 	for _, step := range []time.Duration{time.Hour, -time.Hour} {
-		var p places
+		var p positions
 		now := time.Now()
 		p.due.Store(new(now.Add(time.Second)))
 		if !p.valid(clock.Step(now, step)) || p.valid(clock.Step(now.Add(2*time.Second), step)) {

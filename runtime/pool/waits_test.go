@@ -36,8 +36,8 @@ func TestClaimServedImmediatelyNeverWaits(t *testing.T) {
 		defer close(gate)
 		var c counted
 		waiting := NewWaiting()
-		b.claim(t, Claim{Waits: c.hook, Waiting: waiting, WaitFor: time.Minute})
-		if _, err := b.Claim(t.Context(), Claim{Waits: c.hook}); runtime.CodeOf(err) != runtime.CodeNoRunnerAvailable {
+		b.claim(t, Claim{OnQueue: c.hook, Waiting: waiting, WaitFor: time.Minute})
+		if _, err := b.Claim(t.Context(), Claim{OnQueue: c.hook}); runtime.CodeOf(err) != runtime.CodeNoRunnerAvailable {
 			t.Errorf("without waiting: %v", err)
 		}
 		select {
@@ -45,8 +45,8 @@ func TestClaimServedImmediatelyNeverWaits(t *testing.T) {
 			t.Error("it began to wait")
 		default:
 		}
-		if c.Load() != 0 || b.Place(t.Context(), waiting) != (Place{}) {
-			t.Errorf("%d; %+v", c.Load(), b.Place(t.Context(), waiting))
+		if c.Load() != 0 || b.QueuePosition(t.Context(), waiting) != (QueuePosition{}) {
+			t.Errorf("%d; %+v", c.Load(), b.QueuePosition(t.Context(), waiting))
 		}
 	})
 }
@@ -85,18 +85,18 @@ func TestClaimsStopWaiting(t *testing.T) {
 				answered := make(chan struct{})
 				go func() {
 					defer close(answered)
-					_, _ = b.Claim(ctx, Claim{Waits: c.hook, Waiting: waiting, WaitFor: time.Minute})
+					_, _ = b.Claim(ctx, Claim{OnQueue: c.hook, Waiting: waiting, WaitFor: time.Minute})
 				}()
 				settle(time.Second)
 				<-waiting.Began()
-				if c.Load() != 1 || b.Place(t.Context(), waiting).Position != 1 {
-					t.Fatalf("while it waits: %d; %+v", c.Load(), b.Place(t.Context(), waiting))
+				if c.Load() != 1 || b.QueuePosition(t.Context(), waiting).Position != 1 {
+					t.Fatalf("while it waits: %d; %+v", c.Load(), b.QueuePosition(t.Context(), waiting))
 				}
 				stop(t, b, gate, leave)
 				settle(time.Second)
 				<-answered
-				if c.Load() != 1 || b.Status().Waiting != 0 || b.Place(t.Context(), waiting) != (Place{}) {
-					t.Errorf("%d; %d wait; %+v", c.Load(), b.Status().Waiting, b.Place(t.Context(), waiting))
+				if c.Load() != 1 || b.Status().Waiting != 0 || b.QueuePosition(t.Context(), waiting) != (QueuePosition{}) {
+					t.Errorf("%d; %d wait; %+v", c.Load(), b.Status().Waiting, b.QueuePosition(t.Context(), waiting))
 				}
 			})
 		})
@@ -111,8 +111,8 @@ func TestWaitsRefuses(t *testing.T) {
 		gate := b.hold()
 		defer close(gate)
 		waiting := NewWaiting()
-		_, err := b.Claim(t.Context(), Claim{WaitFor: time.Minute, Waiting: waiting, Waits: func() error { return errQuota }})
-		if !errors.Is(err, errQuota) || b.Status().Waiting != 0 || waiting.waits.Load() {
+		_, err := b.Claim(t.Context(), Claim{WaitFor: time.Minute, Waiting: waiting, OnQueue: func() error { return errQuota }})
+		if !errors.Is(err, errQuota) || b.Status().Waiting != 0 || waiting.queued.Load() {
 			t.Errorf("%v; %d wait", err, b.Status().Waiting)
 		}
 	})
@@ -143,7 +143,7 @@ func TestPlaces(t *testing.T) {
 		places := func() (order []string, turn time.Duration) {
 			order = make([]string, len(all))
 			for name, w := range all {
-				place := b.Place(t.Context(), w)
+				place := b.QueuePosition(t.Context(), w)
 				if place.Position == 0 {
 					t.Fatalf("%s has no place", name)
 				}
@@ -187,15 +187,15 @@ func TestPlacesAreShared(t *testing.T) {
 			return w
 		}
 		first := claim()
-		if got := b.Place(t.Context(), first).Position; got != 1 {
+		if got := b.QueuePosition(t.Context(), first).Position; got != 1 {
 			t.Errorf("place %d", got)
 		}
 		second := claim()
-		if got := b.Place(t.Context(), second).Position; got != 0 {
+		if got := b.QueuePosition(t.Context(), second).Position; got != 0 {
 			t.Errorf("place %d at the same moment", got)
 		}
-		settle(2 * placeFor)
-		if got := b.Place(t.Context(), second).Position; got != 2 {
+		settle(2 * positionsFor)
+		if got := b.QueuePosition(t.Context(), second).Position; got != 2 {
 			t.Errorf("place %d", got)
 		}
 	})

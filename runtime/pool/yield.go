@@ -12,7 +12,6 @@ import (
 // starts when there is room: claims that still wait for room go first in the cluster's queue.
 const yieldedFor = 10 * time.Second
 
-// A yielding is how many idle runners a pool has given up.
 type yielding struct {
 	runners int
 	until   time.Time
@@ -21,7 +20,7 @@ type yielding struct {
 // Yield removes the youngest idle runner, so that the cluster has room for a waiting claim of another
 // environment, and reports whether it did. A pool with waiting claims keeps its runners.
 func (p *Pool) Yield(ctx context.Context) (bool, error) {
-	return call(ctx, p, func(o *owner, reply func(bool, error)) {
+	return call(ctx, p, func(o *loop, reply func(bool, error)) {
 		var youngest *entry
 		for _, e := range o.runners {
 			if e.State == runtime.RunnerIdle && (youngest == nil || e.ID > youngest.ID) {
@@ -55,7 +54,7 @@ func (p *Pool) LastUse() time.Time {
 }
 
 // spec returns the goal for Plan, without the runners that were given up lately, and when that ends.
-func (o *owner) spec(now time.Time) (Spec, time.Time) {
+func (o *loop) spec(now time.Time) (Spec, time.Time) {
 	spec := o.goal.spec()
 	if !now.Before(o.yielded.until) {
 		o.yielded = yielding{}
@@ -65,7 +64,7 @@ func (o *owner) spec(now time.Time) (Spec, time.Time) {
 	return spec, o.yielded.until
 }
 
-// reason returns why the pool is below its size; "": it gave up no runner.
+// reason returns why the pool is below its size; "" means it gave up no runner.
 func (y yielding) reason() string {
 	if y.runners == 0 {
 		return ""

@@ -15,20 +15,19 @@ import (
 // openWithin bounds how long an agent may take to answer a new stream.
 const openWithin = 10 * time.Second
 
-// An attempt is one stream to the agent. One worker runs it; the owner reads its result afterwards.
+// An attempt is one stream to the agent. One worker runs it; the loop reads its result afterwards.
 type attempt struct {
 	*Session
 	began  time.Time    // when the dial began
 	attach bool         // attach to an execution that the agent knows; otherwise start it
-	dialed atomic.Int64 // nanoseconds until the stream was open; 0: not open
+	dialed atomic.Int64 // nanoseconds until the stream was open; 0 means not open
 
 	err      error // why no stream was opened
 	exit     agent.Exit
 	exited   bool
-	evidence *runtime.Evidence // the host's counters at the end; nil: none, or not needed
+	evidence *runtime.Evidence // the host's counters at the end; nil means none, or not needed
 }
 
-// run opens a stream and copies its events until it ends.
 func (a *attempt) run(ctx context.Context, joined func(*agent.Session)) {
 	if stream, err := a.connect(ctx); err == nil {
 		joined(stream)
@@ -45,7 +44,6 @@ func (a *attempt) run(ctx context.Context, joined func(*agent.Session)) {
 	}
 }
 
-// connect opens a stream that starts the execution or attaches to it.
 func (a *attempt) connect(ctx context.Context) (*agent.Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, openWithin)
 	defer cancel()

@@ -13,8 +13,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/runtime/output"
+	"github.com/rockpool/rockpool/test/clustertest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -146,7 +146,7 @@ func (b *bed) Release(ctx context.Context, id runtime.RunnerID) (bool, error) {
 }
 
 // ExpectedOutput returns the expected output of the bed.
-func (b *bed) ExpectedOutput(_ context.Context, _ runtime.BatchPlace, offset int64, p []byte) (int, error) {
+func (b *bed) ExpectedOutput(_ context.Context, _ runtime.BatchPosition, offset int64, p []byte) (int, error) {
 	if err := b.note("expected"); err != nil {
 		return 0, err
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/backoff"
-	"github.com/rockpool/rockpool/runtime/judge"
 )
 
 // comparedWithin is how long a comparison may last after the server has begun to stop. The end of an
@@ -36,7 +35,7 @@ func (s *Session) compare(ctx context.Context, x *runtime.Execution) error {
 	}
 	result := *x.Comparison
 	difference, lost, err := s.difference(ctx, *x)
-	var ofExpected judge.ExpectedError
+	var ofExpected expectedError
 	why := ""
 	switch {
 	case ctx.Err() != nil:
@@ -51,7 +50,7 @@ func (s *Session) compare(ctx context.Context, x *runtime.Execution) error {
 		s.record.warn("an output could not be compared", err)
 		why = "the output could not be read: the server's log has the reason"
 	case difference != nil:
-		result.Difference, why = difference, judge.Message(*difference)
+		result.Difference, why = difference, describeDifference(*difference)
 	}
 	result.Matches = new(why == "")
 	if why != "" {
@@ -75,7 +74,7 @@ func (s *Session) difference(ctx context.Context, x runtime.Execution) (differen
 		return nil, lost, nil
 	}
 	at := int64(0)
-	difference, err = judge.Compare(*x.Comparison, reading(func(p []byte) (int, error) {
+	difference, err = compareOutput(*x.Comparison, reading(func(p []byte) (int, error) {
 		if at == x.Comparison.Bytes {
 			return 0, io.EOF
 		}
@@ -94,7 +93,6 @@ func (s *Session) difference(ctx context.Context, x runtime.Execution) (differen
 	return difference, 0, err
 }
 
-// A reading is an io.Reader.
 type reading func(p []byte) (int, error)
 
 // Read implements io.Reader.

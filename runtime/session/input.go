@@ -15,17 +15,16 @@ import (
 // inputPatience bounds how long a write waits for a program that doesn't read.
 const inputPatience = 10 * time.Second
 
-// An input is the known state of an execution's stdin.
 type input struct {
 	turn chan struct{} // capacity 1; the writer that put its token in owns the fields below
 
 	sent  int64  // bytes sent
 	ended bool   // stdin was closed
 	known bool   // sent is what the agent reported
-	end   *int64 // offset at which an earlier server closed it or was about to; nil: none
+	end   *int64 // offset at which an earlier server closed it or was about to; nil means none
 
-	whole   *string     // what this server feeds, until Input returns it; nil: none
-	length  *int64      // of whole; nil: there was none
+	whole   *string     // what this server feeds, until Input returns it; nil means none
+	length  *int64      // of whole; nil means there was none
 	feeding atomic.Bool // the agent doesn't have all of whole yet
 }
 
@@ -132,7 +131,7 @@ func (s *Session) endInput(ctx context.Context, stream *agent.Session) error {
 
 // recallInput asks the agent, after a restart, how much stdin it has received.
 func (s *Session) recallInput(ctx context.Context, stream *agent.Session) error {
-	if s.left == nil || s.input.known {
+	if s.recovered == nil || s.input.known {
 		return nil
 	}
 	sent, err := stream.WriteStdin(ctx, 0, nil)

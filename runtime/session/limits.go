@@ -19,7 +19,7 @@ const (
 )
 
 // check enforces an execution's limits from outside the agent, which may be hostile.
-func (o *owner) check(ctx context.Context, now time.Time) {
+func (o *loop) check(ctx context.Context, now time.Time) {
 	x := o.Execution()
 	o.checkHost(ctx, x, now)
 	// During a long write, nothing is read from the agent, so its reports may be here already.
@@ -35,11 +35,11 @@ func (o *owner) check(ctx context.Context, now time.Time) {
 		o.kill(ctx, runtime.OutcomeTimeLimit)
 	}
 	o.reach.observe(o.tries.attempt)
-	if o.killed.noted && !o.killed.burnt && o.went.reason == "" && o.reach.late(o.killed.by, now) {
-		o.burn(ctx)
+	if o.killed.noted && !o.killed.timedOut && o.exit.reason == "" && o.reach.late(o.killed.by, now) {
+		o.timeOut(ctx)
 	}
-	// No more output is expected. The next attempt fails, and attempted uses the reason in went.
-	if stream, _ := o.stream.Get(); stream != nil && o.went.reason != "" && now.Sub(o.went.at) > goneGrace {
+	// No more output is expected. The next attempt fails, and attempted uses the reason in exit.
+	if stream, _ := o.stream.Get(); stream != nil && o.exit.reason != "" && now.Sub(o.exit.at) > goneGrace {
 		_ = stream.Close()
 	}
 }
@@ -47,7 +47,7 @@ func (o *owner) check(ctx context.Context, now time.Time) {
 // checkHost stores, in a worker, that the execution runs, and drops from the store what the agent already
 // has. It also reads the host's counters, to see whether the execution reached the limit of processes, and how
 // much CPU time it used.
-func (o *owner) checkHost(ctx context.Context, x runtime.Execution, now time.Time) {
+func (o *loop) checkHost(ctx context.Context, x runtime.Execution, now time.Time) {
 	// The start is stored only here, because most executions end earlier and save this write.
 	var start []byte
 	var inputEnd *int64
@@ -83,9 +83,9 @@ func (o *owner) checkHost(ctx context.Context, x runtime.Execution, now time.Tim
 	})
 }
 
-// burn removes the runner of an execution that its agent didn't end, although it had to.
-func (o *owner) burn(ctx context.Context) {
-	o.killed.burnt = true
+// timeOut removes the runner of an execution that its agent didn't end, although it had to.
+func (o *loop) timeOut(ctx context.Context) {
+	o.killed.timedOut = true
 	o.host.Logger.Warn("an agent didn't end an execution in time; removing its runner",
 		zap.String("execution", string(o.Execution().ID)), zap.String("runner", string(o.runner.ID)))
 	o.workers.Go(func() { o.release(ctx, o.pool) })
@@ -93,11 +93,11 @@ func (o *owner) burn(ctx context.Context) {
 
 // A reach records since when no stream to an agent can be opened.
 type reach struct {
-	away time.Time // since when; zero: reachable
+	away time.Time // since when; the zero time means reachable
 	back time.Time // when a stream was opened again
 }
 
-// observe updates the reach with the progress of an attempt; nil: there was none.
+// observe updates the reach with the progress of an attempt; nil means there was none.
 func (r *reach) observe(a *attempt) {
 	switch {
 	case a == nil:

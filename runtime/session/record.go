@@ -13,7 +13,6 @@ import (
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/diagnosis"
 	"github.com/rockpool/rockpool/runtime/execution"
 	"github.com/rockpool/rockpool/runtime/output"
 )
@@ -55,7 +54,7 @@ func (r *record) began(started agent.Started) {
 	start, _ := s.begin.Bytes()
 	s.begin.Env, s.begin.Defaults = nil, nil // attempts attach from now on
 	s.kept.Shrink(start)
-	if s.left == nil {
+	if s.recovered == nil {
 		s.host.Began(at.Sub(x.Marks.QueuedAt))
 	}
 	closeOnce(s.started)
@@ -87,12 +86,11 @@ func (r *record) output(ctx context.Context, stream *agent.Session, event agent.
 	}
 	if runtime.Stream(event.Stream) == runtime.Stderr || x.Terminal != nil {
 		r.tail = append(r.tail, event.Data...)
-		r.tail = append(r.tail[:0], r.tail[max(0, len(r.tail)-diagnosis.Tail):]...)
+		r.tail = append(r.tail[:0], r.tail[max(0, len(r.tail)-hintBytes):]...)
 	}
 	r.add(ctx, stream, output.Record{Stream: runtime.Stream(event.Stream), Offset: event.Offset, Since: event.Time, Data: event.Data})
 }
 
-// add adds a record to the log.
 func (r *record) add(ctx context.Context, stream *agent.Session, record output.Record) {
 	if err := r.log.Add(record); err != nil {
 		r.warn("an agent violated its protocol", err)
@@ -156,7 +154,7 @@ func (r *record) flush(ctx context.Context, stream *agent.Session) bool {
 
 // A stall tracks a write that takes long, during which nothing is read from the agent. Its methods are
 // safe for concurrent use.
-type stall struct{ began, ended atomic.Pointer[time.Time] } // nil: none
+type stall struct{ began, ended atomic.Pointer[time.Time] } // nil means none
 
 // begin records the start of a write. Writes of one execution never overlap.
 func (s *stall) begin() { s.began.Store(new(time.Now())) }
@@ -178,7 +176,6 @@ func (s *stall) excuses(now time.Time) bool {
 // stalledAfter is how long a write may take before the disk counts as stalled.
 const stalledAfter = time.Second
 
-// maxLosses bounds the recorded losses of an execution.
 const maxLosses = 100
 
 // lose records why output from an offset on is lost, for readers and the next server. If that can't be
@@ -216,7 +213,6 @@ func (r *record) putLosses(ctx context.Context, losses []runtime.OutputLoss) {
 	}
 }
 
-// warn logs a fault with the execution's id.
 func (r *record) warn(what string, err error) {
 	r.session.host.Logger.Warn(what, zap.String("execution", string(r.session.Execution().ID)), zap.Error(err))
 }

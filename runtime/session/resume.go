@@ -56,10 +56,10 @@ func (b Begin) Encode() []byte {
 	return text
 }
 
-// left is what an earlier server stored about a session.
-type left struct {
-	killed runtime.Outcome    // why it killed the execution; "": it didn't
-	gone   runtime.GoneReason // why the runner ended; "": it exists
+// recovered is what an earlier server stored about a session.
+type recovered struct {
+	killed runtime.Outcome    // why it killed the execution; "" means it didn't
+	gone   runtime.GoneReason // why the runner ended; "" means it exists
 }
 
 // Resume returns the session of an execution that an earlier server left, in its last known state.
@@ -89,10 +89,10 @@ func (h *Host) Resume(ctx context.Context, u store.Unfinished, runner *runtime.R
 	if s.queued = h.Boot.Time(begin.Queued, x.Marks.QueuedAt); s.queued.After(time.Now()) {
 		s.queued = time.Now() // the clock was set back, or is that of another machine
 	}
-	s.left, s.input.end = &left{killed: u.Killed}, u.InputEnd
+	s.recovered, s.input.end = &recovered{killed: u.Killed}, u.InputEnd
 	s.record.received.Store(log.Next())
 	if runner.State != runtime.RunnerClaimed { // otherwise its removal never began
-		s.left.gone = u.Gone
+		s.recovered.gone = u.Gone
 	}
 	s.record.recall()
 	// If its neighbours are unknown, the host's counters aren't attributed to it either.
@@ -102,7 +102,7 @@ func (h *Host) Resume(ctx context.Context, u store.Unfinished, runner *runtime.R
 	return s
 }
 
-// rest returns the smaller record that a running execution needs, and the length of its stdin. nil: stdin
+// rest returns the smaller record that a running execution needs, and the length of its stdin. nil means stdin
 // isn't fed yet, so the whole record is needed.
 func (s *Session) rest() (start []byte, inputEnd *int64) {
 	if s.input.feeding.Load() {
@@ -190,14 +190,14 @@ func recoverLog(at output.Place, again func(error) bool) (*output.Log, error) {
 // neverBegun reports whether the agent's refusal means that an earlier server recorded the execution but
 // was killed before starting it. Then it is safe to start it.
 func (s *Session) neverBegun(refused *agent.Error) bool {
-	return s.left != nil && s.begin.Env != nil && refused.Code == agent.ErrNotFound &&
+	return s.recovered != nil && s.begin.Env != nil && refused.Code == agent.ErrNotFound &&
 		s.record.received.Load() == 0 && s.Execution().State == runtime.ExecutionPending
 }
 
 // isBehind reports whether the agent refused to attach because it no longer has the requested
 // output: an earlier server acknowledged output that a full disk then refused.
 func (s *Session) isBehind(refused *agent.Error) bool {
-	return s.left != nil && refused.Code == agent.ErrInvalid && refused.Field == "offset"
+	return s.recovered != nil && refused.Code == agent.ErrInvalid && refused.Field == "offset"
 }
 
 // catchUp skips output that the agent no longer has, and records its loss. It reports whether

@@ -26,9 +26,9 @@ import (
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/latest"
 	"github.com/rockpool/rockpool/runtime/output"
 	"github.com/rockpool/rockpool/runtime/share"
+	"github.com/rockpool/rockpool/runtime/syncs"
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
@@ -45,7 +45,7 @@ type Store interface {
 	NoteKilled(ctx context.Context, id runtime.ExecutionID, outcome runtime.Outcome) error
 	NoteInputEnd(ctx context.Context, id runtime.ExecutionID, offset int64) error
 	Neighbours(ctx context.Context, id runtime.RunnerID, since time.Time) (bool, error)
-	ExpectedOutput(ctx context.Context, at runtime.BatchPlace, offset int64, p []byte) (n int, err error)
+	ExpectedOutput(ctx context.Context, at runtime.BatchPosition, offset int64, p []byte) (n int, err error)
 	Leads(ctx context.Context) error // CLUSTER_UNAVAILABLE: another server leads
 }
 
@@ -67,9 +67,9 @@ type Host struct {
 	Cluster Cluster
 	Store   Store
 	Disk    Disk
-	Quota   *output.Quota // nil: none
+	Quota   *output.Quota // nil means none
 	Logger  *zap.Logger
-	Boot    timing.Boot // zero: the times of earlier servers follow the wall clock
+	Boot    timing.Boot // the zero value means the times of earlier servers follow the wall clock
 
 	Began func(after time.Duration)             // a command that this server started began so long after it was queued
 	Ended func(s *Session, x runtime.Execution) // the end x is stored, and no caller has seen it yet
@@ -79,17 +79,17 @@ type Host struct {
 
 // A Session is one unfinished execution. Its methods are safe for concurrent use.
 type Session struct {
-	host   *Host
-	runner runtime.Runner
-	queued time.Time // Marks.QueuedAt, on the clock of this process
-	begin  Begin
-	left   *left // of an earlier server; nil: this server recorded the execution
-	record record
-	input  input
-	kept   *share.Kept
+	host      *Host
+	runner    runtime.Runner
+	queued    time.Time // Marks.QueuedAt, on the clock of this process
+	begin     Begin
+	recovered *recovered // of an earlier server; nil means this server recorded the execution
+	record    record
+	input     input
+	kept      *share.Kept
 
 	now     atomic.Pointer[runtime.Execution]
-	stream  latest.Value[*agent.Session] // to write to; nil: none
+	stream  syncs.Latest[*agent.Session] // to write to; nil means none
 	started chan struct{}                // closed when it runs, or has ended without running
 	noted   chan struct{}                // closed when the reason for a kill is stored, or Run has returned
 	done    chan struct{}                // closed when its end is stored

@@ -79,7 +79,7 @@ func TestEndIsStoredBeforeItIsPublished(t *testing.T) {
 func TestMissingRunnerEndsTheExecution(t *testing.T) {
 	b := newBed(t)
 	s := b.session(nil)
-	s.left = &left{gone: runtime.GoneInactivity}
+	s.recovered = &recovered{gone: runtime.GoneInactivity}
 	s.Run(t.Context(), nil)
 	if x := s.Execution(); x.End.Outcome != runtime.OutcomeRunnerGone || x.End.GoneReason != runtime.GoneInactivity {
 		t.Errorf("%+v", x.End)
@@ -106,7 +106,7 @@ func TestOutputIsComparedBeforeTheEndIsStored(t *testing.T) {
 			b.expected = test.expected
 			s := b.session(nil, test.command...)
 			s.change(func(x runtime.Execution) runtime.Execution {
-				x.Batch, x.Comparison = &runtime.BatchPlace{ID: "b"}, &runtime.Comparison{Mode: runtime.CompareTrimmed, Bytes: test.bytes}
+				x.Batch, x.Comparison = &runtime.BatchPosition{ID: "b"}, &runtime.Comparison{Mode: runtime.CompareTrimmed, Bytes: test.bytes}
 				return x
 			})
 			before := s.Execution().Comparison
@@ -138,7 +138,7 @@ func TestStoppingServerCompares(t *testing.T) {
 	stop()
 	x := s.Execution()
 	x.State, x.End.Outcome = runtime.ExecutionFinished, runtime.OutcomeExited
-	x.Batch, x.Comparison = &runtime.BatchPlace{ID: "b"}, &runtime.Comparison{Mode: runtime.CompareTrimmed}
+	x.Batch, x.Comparison = &runtime.BatchPosition{ID: "b"}, &runtime.Comparison{Mode: runtime.CompareTrimmed}
 	if s.finish(ctx, b, x); !s.Execution().Accepted() {
 		t.Errorf("%+v", s.Execution().Comparison)
 	}
@@ -161,7 +161,7 @@ func TestUnreadableExpectedOutputIsNoResult(t *testing.T) {
 	b.fail(errors.New("the database is unreachable"))
 	s := b.session(nil, "echo", "hello")
 	s.change(func(x runtime.Execution) runtime.Execution {
-		x.Batch, x.Comparison = &runtime.BatchPlace{ID: "b"}, &runtime.Comparison{Mode: runtime.CompareTrimmed, Bytes: 5}
+		x.Batch, x.Comparison = &runtime.BatchPosition{ID: "b"}, &runtime.Comparison{Mode: runtime.CompareTrimmed, Bytes: 5}
 		return x
 	})
 	b.run(s)

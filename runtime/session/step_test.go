@@ -39,7 +39,7 @@ func TestStepsMoveNoTimeLimit(t *testing.T) {
 			})
 			s.record.began(agent.Started{})
 			for after, want := range map[time.Duration]runtime.Outcome{limit: "", limit + AgentLate + 10*time.Second: runtime.OutcomeTimeLimit} {
-				o := &owner{Session: s, checking: true, reports: make(chan func()), over: make(chan struct{})}
+				o := &loop{Session: s, checking: true, reports: make(chan func()), over: make(chan struct{})}
 				close(o.over)
 				o.check(t.Context(), clock.Step(queued.Add(after), step))
 				if o.killed.reason != want {

@@ -74,7 +74,7 @@ type AuditFilter struct {
 // is any. Only listsAtOnce lists run concurrently; others wait.
 func (s *Store) Audit(ctx context.Context, q AuditFilter, first int, after string) (page []AuditRow, more bool, err error) {
 	const doing = "read the audit log"
-	leave, err := s.listing.Pass(tenantOf(q.Tenant), "", 0).Enter(ctx)
+	leave, err := s.listing.Waiter(tenantOf(q.Tenant), "", 0).Enter(ctx)
 	if err != nil {
 		return nil, false, err
 	}

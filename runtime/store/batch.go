@@ -70,7 +70,7 @@ func (s *Store) BatchStep(ctx context.Context, id runtime.BatchID, number int) (
 
 // ExpectedOutput reads a case's expected output from an offset into p. It returns how many bytes it
 // read: some, or 0 at the end.
-func (s *Store) ExpectedOutput(ctx context.Context, at runtime.BatchPlace, offset int64, p []byte) (n int, err error) {
+func (s *Store) ExpectedOutput(ctx context.Context, at runtime.BatchPosition, offset int64, p []byte) (n int, err error) {
 	var data []byte
 	err = s.db.QueryRow(ctx, "SELECT data FROM expected_output WHERE batch = $1 AND case_no = $2 AND part = $3", at.ID, at.Case, offset/expectedPart).Scan(&data)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -224,7 +224,7 @@ func (s *Store) Batches(ctx context.Context, q BatchFilter, first int, after run
 // concurrently; others wait.
 func (s *Store) BatchExecutions(ctx context.Context, b runtime.Batch, first, end int) (all map[int]runtime.Execution, until int, err error) {
 	const doing = "list the executions of a batch"
-	leave, err := s.listing.Pass(b.Tenant, "", 0).Enter(ctx)
+	leave, err := s.listing.Waiter(b.Tenant, "", 0).Enter(ctx)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -28,7 +28,7 @@ func expected(t *testing.T, s *Store, number int) string {
 	t.Helper()
 	var all []byte
 	for piece := make([]byte, 9999); ; {
-		n, err := s.ExpectedOutput(t.Context(), runtime.BatchPlace{ID: "b", Case: number}, int64(len(all)), piece)
+		n, err := s.ExpectedOutput(t.Context(), runtime.BatchPosition{ID: "b", Case: number}, int64(len(all)), piece)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +44,7 @@ func execute(t *testing.T, s *Store, id runtime.ExecutionID, batch runtime.Batch
 	t.Helper()
 	x := runtime.Execution{ID: id, RunnerID: "r", State: runtime.ExecutionPending}
 	if batch != "" {
-		x.Batch = &runtime.BatchPlace{ID: batch, Case: number}
+		x.Batch = &runtime.BatchPosition{ID: batch, Case: number}
 	}
 	if _, _, err := s.AddExecution(t.Context(), x, []byte("start")); err != nil {
 		t.Fatal(err)

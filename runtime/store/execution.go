@@ -177,11 +177,11 @@ type ExecutionPage struct {
 // but it has one execution if there is any. Only searchesAtOnce searches and listsAtOnce other lists
 // run concurrently; others wait.
 func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, after runtime.ExecutionID) (ExecutionPage, error) {
-	turns := s.listing
+	limiter := s.listing
 	if q.searches() {
-		turns = s.searching
+		limiter = s.searching
 	}
-	leave, err := turns.Pass(tenantOf(q.Tenant), "", 0).Enter(ctx)
+	leave, err := limiter.Waiter(tenantOf(q.Tenant), "", 0).Enter(ctx)
 	if err != nil {
 		return ExecutionPage{}, err
 	}

@@ -193,7 +193,7 @@ func TestConcurrentSearchesWait(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	var leave []func()
 	for range searchesAtOnce {
-		l, err := s.searching.Pass("", "", 0).Enter(t.Context())
+		l, err := s.searching.Waiter("", "", 0).Enter(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -233,7 +233,7 @@ func TestConcurrentListsWait(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	var leave []func()
 	for range listsAtOnce {
-		l, err := s.listing.Pass("", "", 0).Enter(t.Context())
+		l, err := s.listing.Waiter("", "", 0).Enter(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

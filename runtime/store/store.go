@@ -14,16 +14,16 @@ import (
 	"sync"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/fairqueue"
 	"github.com/rockpool/rockpool/runtime/store/database"
-	"github.com/rockpool/rockpool/runtime/turns"
 )
 
 // A Store is an open database. Close it.
 type Store struct {
 	db         *database.DB
-	searching  *turns.Gate // limits concurrent searches
-	listing    *turns.Gate // limits concurrent reads of other pages
-	pageBytes  int         // PageBytes, or less in tests
+	searching  *fairqueue.Limiter // limits concurrent searches
+	listing    *fairqueue.Limiter // limits concurrent reads of other pages
+	pageBytes  int                // PageBytes, or less in tests
 	unreadable unreadable
 	oldestDay  string // oldest day that addToDay kept; owned by the writer
 }
@@ -42,7 +42,7 @@ func opened(db *database.DB, err error) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{db: db, searching: turns.NewGate(searchesAtOnce), listing: turns.NewGate(listsAtOnce), pageBytes: PageBytes}, nil
+	return &Store{db: db, searching: fairqueue.NewLimiter(searchesAtOnce), listing: fairqueue.NewLimiter(listsAtOnce), pageBytes: PageBytes}, nil
 }
 
 // ErrTaken says that another store leads now.

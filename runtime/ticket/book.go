@@ -82,8 +82,8 @@ type Order struct {
 	Claim func(context.Context, *pool.Waiting) (id runtime.RunnerID, ours bool, err error)
 	// Claimed is called once the ticket has its runner. nil: not called.
 	Claimed func(Ticket)
-	// Place returns the claim's position.
-	Place func(context.Context, *pool.Waiting) pool.Place
+	// QueuePosition returns the claim's position.
+	Place func(context.Context, *pool.Waiting) pool.QueuePosition
 }
 
 // An entry is a ticket of a Book. Book.mu guards its mutable fields.

@@ -14,8 +14,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/runtime/pool"
+	"github.com/rockpool/rockpool/test/clustertest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -75,7 +75,7 @@ func (b *bed) order(tenant runtime.TenantID, waitFor time.Duration) Order {
 			r, err := b.pool.Claim(ctx, pool.Claim{Claim: runtime.Claim{Tenant: tenant}, WaitFor: waitFor, Waiting: w})
 			return r.ID, true, err
 		},
-		Place: b.pool.Place,
+		Place: b.pool.QueuePosition,
 	}
 }
 

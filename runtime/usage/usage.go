@@ -13,6 +13,7 @@ import (
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/fairqueue"
 )
 
 const (
@@ -31,14 +32,12 @@ type Agents struct {
 	// dial connects to a runner's agent.
 	dial  func(ctx context.Context, id runtime.RunnerID) (net.Conn, error)
 	spawn func(func(context.Context)) error // starts a goroutine; the engine waits for it
-	turns chan struct{}                     // capacity atOnce; holds a token for each agent being asked
+	slots *fairqueue.TenantSlots            // for questions
 
-	mu    sync.Mutex // guards the fields below
+	mu    sync.Mutex // guards asked
 	asked map[runtime.RunnerID]*question
-	lines map[runtime.TenantID]*line
 }
 
-// A question is a question to one agent.
 type question struct {
 	began time.Time // from which its time limits count
 	last  answer    // to an earlier question
@@ -54,19 +53,10 @@ type answer struct {
 	at    time.Time
 }
 
-// A line limits the questions of one tenant.
-type line struct {
-	turns   chan struct{} // capacity ofTenant; holds a token for each agent being asked
-	waiting int           // questions waiting or being asked
-}
-
 // New returns an Agents that reaches agents by dial. spawn starts a goroutine and provides the
 // context that ends it.
 func New(dial func(ctx context.Context, id runtime.RunnerID) (net.Conn, error), spawn func(func(context.Context)) error) *Agents {
-	return &Agents{
-		dial: dial, spawn: spawn, turns: make(chan struct{}, atOnce),
-		asked: map[runtime.RunnerID]*question{}, lines: map[runtime.TenantID]*line{},
-	}
+	return &Agents{dial: dial, spawn: spawn, slots: fairqueue.NewTenantSlots(atOnce, ofTenant), asked: map[runtime.RunnerID]*question{}}
 }
 
 // Usage returns what a runner of a tenant uses, and when that was measured. The time is zero if the
@@ -94,7 +84,6 @@ func (a *Agents) Usage(ctx context.Context, id runtime.RunnerID, tenant runtime.
 	return found.usage, found.at
 }
 
-// question returns the current question to an agent, or starts a new one.
 func (a *Agents) question(id runtime.RunnerID, tenant runtime.TenantID) *question {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -114,7 +103,6 @@ func (a *Agents) question(id runtime.RunnerID, tenant runtime.TenantID) *questio
 	return q
 }
 
-// over reports whether the agent may be asked again.
 func (q *question) over() bool {
 	select {
 	case <-q.done:
@@ -124,7 +112,6 @@ func (q *question) over() bool {
 	}
 }
 
-// query sends a request to an agent and publishes the answer.
 func (a *Agents) query(ctx context.Context, id runtime.RunnerID, tenant runtime.TenantID, q *question) {
 	found, err := a.read(ctx, id, tenant, q.began)
 	switch {
@@ -148,53 +135,21 @@ func (a *Agents) forget(id runtime.RunnerID, q *question) {
 	}
 }
 
-// read waits for a turn and reads an agent's answer.
-func (a *Agents) read(ctx context.Context, id runtime.RunnerID, tenant runtime.TenantID, began time.Time) (answer, error) {
+func (a *Agents) read(ctx context.Context, id runtime.RunnerID, tenant runtime.TenantID, began time.Time) (found answer, err error) {
 	ctx, cancel := context.WithDeadline(ctx, began.Add(patience))
 	defer cancel()
-	turn, cancel := context.WithDeadline(ctx, began.Add(turnIn))
-	defer cancel()
-	own := a.line(tenant)
-	defer a.leave(tenant, own)
-	// The tenant's turn comes first, so that questions that wait for it take no shared turn.
-	for _, turns := range []chan struct{}{own.turns, a.turns} {
-		select {
-		case turns <- struct{}{}:
-			defer func() { <-turns }()
-		case <-turn.Done():
-			return answer{}, errNoTurn
+	turn, cancelTurn := context.WithDeadlineCause(ctx, began.Add(turnIn), errNoTurn)
+	defer cancelTurn()
+	err = a.slots.Do(turn, tenant, func() error {
+		conn, err := a.dial(ctx, id)
+		if err != nil {
+			return err
 		}
-	}
-	conn, err := a.dial(ctx, id)
-	if err != nil {
-		return answer{}, err
-	}
-	at := time.Now()
-	usage, err := agent.ReadUsage(ctx, conn)
-	return answer{usage, at}, err
+		found.at = time.Now()
+		found.usage, err = agent.ReadUsage(ctx, conn)
+		return err
+	})
+	return found, err
 }
 
-// errNoTurn is the error of a question that got no turn in time.
 var errNoTurn = errors.New("too many other agents are being asked")
-
-// line returns a tenant's line. The caller must leave it.
-func (a *Agents) line(tenant runtime.TenantID) *line {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	own := a.lines[tenant]
-	if own == nil {
-		own = &line{turns: make(chan struct{}, ofTenant)}
-		a.lines[tenant] = own
-	}
-	own.waiting++
-	return own
-}
-
-// leave ends a wait in a tenant's line. The last one deletes the line.
-func (a *Agents) leave(tenant runtime.TenantID, own *line) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if own.waiting--; own.waiting == 0 {
-		delete(a.lines, tenant)
-	}
-}

@@ -19,8 +19,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/language"
 )
 
-// A Book keeps the versions of a server's environments. Its methods are safe for concurrent use.
-type Book struct {
+// A Cache keeps the versions of a server's environments. Its methods are safe for concurrent use.
+type Cache struct {
 	guard     *guard.Guard
 	languages *language.Set
 
@@ -28,17 +28,17 @@ type Book struct {
 	known map[runtime.EnvironmentID]*measurement
 }
 
-// New returns an empty book.
-func New(g *guard.Guard, languages *language.Set) *Book {
-	return &Book{guard: g, languages: languages, known: map[runtime.EnvironmentID]*measurement{}}
+// New returns an empty cache.
+func New(g *guard.Guard, languages *language.Set) *Cache {
+	return &Cache{guard: g, languages: languages, known: map[runtime.EnvironmentID]*measurement{}}
 }
 
 // A measurement is one measurement of an environment. Its fields may be read after done is closed.
 type measurement struct {
 	of       runtime.Environment // as it was when the measurement started
 	done     chan struct{}       // closed when the measurement has ended
-	revision int                 // of the measured runner; 0: none
-	versions map[string]string   // by language id; nil: the measurement failed
+	revision int                 // of the measured runner; 0 means none
+	versions map[string]string   // by language id; nil means the measurement failed
 	again    time.Time           // earliest repetition, after a failure or for an older revision
 }
 
@@ -60,7 +60,7 @@ const (
 // A failed measurement is repeated after a minute at the earliest.
 //
 // It checks no permission to see env: env must come from a call that did.
-func (b *Book) Versions(ctx context.Context, env runtime.Environment) (found map[string]string, known bool) {
+func (b *Cache) Versions(ctx context.Context, env runtime.Environment) (found map[string]string, known bool) {
 	m := b.measurement(ctx, env)
 	if m == nil {
 		return nil, false
@@ -76,7 +76,7 @@ func (b *Book) Versions(ctx context.Context, env runtime.Environment) (found map
 }
 
 // measurement returns the current measurement, or starts one; nil if the caller may not start one.
-func (b *Book) measurement(ctx context.Context, env runtime.Environment) *measurement {
+func (b *Cache) measurement(ctx context.Context, env runtime.Environment) *measurement {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if m := b.known[env.ID]; m != nil && m.holds(env, time.Now()) {
@@ -104,7 +104,6 @@ func (b *Book) measurement(ctx context.Context, env runtime.Environment) *measur
 	return m
 }
 
-// ended reports whether the measurement's other fields may be read.
 func (m *measurement) ended() bool {
 	select {
 	case <-m.done:
@@ -122,7 +121,7 @@ func (m *measurement) holds(env runtime.Environment, now time.Time) bool {
 
 // measure runs the version commands of the environment's languages one after the other in one
 // runner. The audit log and the list of executions show the caller that asked.
-func (b *Book) measure(ctx context.Context, env runtime.Environment, m *measurement) error {
+func (b *Cache) measure(ctx context.Context, env runtime.Environment, m *measurement) error {
 	runner, err := b.guard.Claim(ctx, engine.ClaimInput{EnvironmentID: env.ID, InactivityTimeout: new(2 * patience), WaitFor: new(patience)})
 	if err != nil {
 		return err
@@ -146,7 +145,7 @@ func (b *Book) measure(ctx context.Context, env runtime.Environment, m *measurem
 
 // run runs a language's version command in a runner. It returns the printed version, and whether
 // the language exists there.
-func (b *Book) run(ctx context.Context, id runtime.RunnerID, recipe language.Recipe) (version string, there bool, err error) {
+func (b *Cache) run(ctx context.Context, id runtime.RunnerID, recipe language.Recipe) (version string, there bool, err error) {
 	x, err := b.guard.Start(ctx, engine.StartInput{RunnerID: id, Command: recipe.Version, TimeLimit: new(perCommand)})
 	if err != nil {
 		return "", false, err

@@ -17,7 +17,7 @@ import (
 	"github.com/rockpool/rockpool/nomad/listing"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
-	"github.com/rockpool/rockpool/runtime/tasks"
+	"github.com/rockpool/rockpool/runtime/health"
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
@@ -107,7 +107,7 @@ func wanted(t *testing.T, body string) func(name string, value any) {
 func TestFiguresAreNotMixedUp(t *testing.T) {
 	var l local.Stats
 	numbers := number(&l)
-	l.Tasks.Phases = map[tasks.Phase]timing.Reading{tasks.Turn: half(), tasks.Place: half()}
+	l.Tasks.Phases = map[health.Phase]timing.Reading{health.PhaseTurn: half(), health.PhasePlace: half()}
 	l.Scheduler.Timings = map[scheduler.Step]timing.Reading{scheduler.StepPlan: half()}
 	l.Scheduler.Depths.Lacking = map[runtime.Dimension]int{runtime.DimensionMemory: 7}
 	l.Node.Capacity = runtime.Resources{CPUMHz: 100, MemoryMiB: 200, Processes: 400, WorkspaceMiB: 800}
@@ -214,7 +214,7 @@ func nomadFigures() map[string]string {
 func TestFiguresOfNomadAreNotMixedUp(t *testing.T) {
 	var n nomad.Stats
 	numbers := number(&n)
-	n.Tasks.Phases = map[tasks.Phase]timing.Reading{tasks.Register: half()}
+	n.Tasks.Phases = map[health.Phase]timing.Reading{health.PhaseRegister: half()}
 	n.Lacking = map[listing.Dimension]int{listing.Disk: 7}
 	n.Capacity = runtime.Capacity{CPUMHz: 100, MemoryMiB: 200, CPUMHzUsed: 50, MemoryMiBUsed: 50}
 	n.Calls.Calls = map[connection.CallKind]connection.CallStats{

@@ -1,13 +1,13 @@
 package metrics
 
 import (
-	"github.com/rockpool/rockpool/runtime/tasks"
+	"github.com/rockpool/rockpool/runtime/health"
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
 // running has the figures about runners' tasks that every cluster has.
 type running struct {
-	tasks.Stats
+	health.TaskStats
 	leaked, problems int
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/rockpool/rockpool/local"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/uids"
-	"github.com/rockpool/rockpool/runtime/lockfile"
+	"github.com/rockpool/rockpool/runtime/disk"
 	"github.com/rockpool/rockpool/server"
 )
 
@@ -83,14 +83,14 @@ func lockParent(ctx context.Context, path string, say Sayer) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		err = lockfile.Wait(quiet, dir)
+		err = disk.Lock(quiet, dir)
 		// Only a wait that is longer than silence is reported.
-		if errors.Is(err, lockfile.ErrHeld) && !reported {
+		if errors.Is(err, disk.ErrLocked) && !reported {
 			say("waiting for another temporary server, which is cleaning up in %s", path)
 			reported = true
 		}
 		if err != nil {
-			err = lockfile.Wait(ctx, dir)
+			err = disk.Lock(ctx, dir)
 		}
 		if err != nil {
 			return nil, errors.Join(cmp.Or(context.Cause(ctx), err), dir.Close())
@@ -105,13 +105,13 @@ func lockParent(ctx context.Context, path string, say Sayer) (*os.File, error) {
 	}
 }
 
-// lockDirectory opens and locks a directory. It returns [lockfile.ErrHeld] if another process holds the lock.
+// lockDirectory opens and locks a directory. It returns [disk.ErrLocked] if another process holds the lock.
 func lockDirectory(path string) (*os.File, error) {
 	dir, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	if err := lockfile.Try(dir); err != nil {
+	if err := disk.TryLock(dir); err != nil {
 		return nil, errors.Join(err, dir.Close())
 	}
 	return dir, nil
@@ -129,7 +129,7 @@ func sweep(ctx context.Context, c config.Config, all string, patient bool, say S
 			return busy, context.Cause(ctx)
 		}
 		dir, err := lockDirectory(path)
-		if errors.Is(err, lockfile.ErrHeld) || errors.Is(err, os.ErrNotExist) {
+		if errors.Is(err, disk.ErrLocked) || errors.Is(err, os.ErrNotExist) {
 			continue
 		}
 		if err != nil {
@@ -194,7 +194,7 @@ func (d *directory) helped() bool {
 		return false // the server made no runner
 	}
 	defer lock.Close()
-	return errors.Is(lockfile.Try(lock), lockfile.ErrHeld)
+	return errors.Is(disk.TryLock(lock), disk.ErrLocked)
 }
 
 // withoutSandboxes reports whether no sandbox of the server can exist, because each has cgroups below the

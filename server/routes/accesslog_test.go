@@ -18,7 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/clients/socket"
-	"github.com/rockpool/rockpool/runtime/linefile"
+	"github.com/rockpool/rockpool/runtime/disk"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -246,7 +246,7 @@ func TestAnUnreadStreamDelaysNeitherCloseNorLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := newLog(linefile.Stream(write), zap.NewNop())
+	l := newLog(disk.StreamLines(write), zap.NewNop())
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {

@@ -9,7 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/rockpool/rockpool/runtime/linefile"
+	"github.com/rockpool/rockpool/runtime/disk"
 )
 
 // A Log is the access log. It queues lines without blocking, and Run writes them. The queue is bounded: if the disk is
@@ -20,7 +20,7 @@ type Log struct {
 	began  atomic.Bool   // whether Run was called
 
 	// Only for Run.
-	to      *linefile.File
+	to      *disk.LineFile
 	failing bool // the last write failed and was logged
 
 	mu      sync.Mutex // guards the fields below
@@ -34,7 +34,7 @@ const maxWaiting = 1 << 20
 // OpenLog returns a Log that appends to the file at path. It creates the file if it doesn't exist.
 // After the file was renamed or removed, the next lines go to a new one.
 func OpenLog(path string, logger *zap.Logger) (*Log, error) {
-	to, err := linefile.Open(path, 0o640)
+	to, err := disk.OpenLines(path, 0o640)
 	if err != nil {
 		return nil, fmt.Errorf("open --access-log: %w", err)
 	}
@@ -42,10 +42,10 @@ func OpenLog(path string, logger *zap.Logger) (*Log, error) {
 }
 
 // StdoutLog returns a Log that writes to stdout.
-func StdoutLog(logger *zap.Logger) *Log { return newLog(linefile.Stream(os.Stdout), logger) }
+func StdoutLog(logger *zap.Logger) *Log { return newLog(disk.StreamLines(os.Stdout), logger) }
 
 // newLog returns a Log that writes to a file, and owns it.
-func newLog(to *linefile.File, logger *zap.Logger) *Log {
+func newLog(to *disk.LineFile, logger *zap.Logger) *Log {
 	return &Log{to: to, logger: logger, wake: make(chan struct{}, 1)}
 }
 

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/rockpool/rockpool/runtime/lockfile"
+	"github.com/rockpool/rockpool/runtime/disk"
 )
 
 // Machine gives a test exclusive use of the machine-wide accounts until its end, for example of the
@@ -14,9 +14,9 @@ import (
 func Machine(t testing.TB) {
 	t.Helper()
 	Sandboxes(t)
-	file, err := lockfile.Open(filepath.Join(os.TempDir(), "rockpool-test-machine.lock"))
+	file, err := disk.OpenLock(filepath.Join(os.TempDir(), "rockpool-test-machine.lock"))
 	if err == nil {
-		err = lockfile.Wait(t.Context(), file)
+		err = disk.Lock(t.Context(), file)
 	}
 	if err != nil {
 		t.Fatal(err)

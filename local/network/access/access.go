@@ -16,7 +16,7 @@ import (
 	"github.com/rockpool/rockpool/local/network"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/problems"
+	"github.com/rockpool/rockpool/runtime/health"
 )
 
 // Config is what runners may use of this machine's network, in addition to [network.Offer].
@@ -45,7 +45,7 @@ type Access struct {
 	config   *Config // nil if no runner has a network
 	helper   Helper
 	log      *zap.Logger
-	problems *problems.List
+	problems *health.Problems
 	err      error // why new runners can't have a network
 	resolver *resolver
 	ports    *portMapper // nil if err isn't, like resolver
@@ -56,7 +56,7 @@ type Access struct {
 
 // Open listens for runners' DNS queries, if the config enables networks. An error doesn't stop the
 // server: it is reported as a problem, and Ready returns it.
-func Open(config *Config, helper Helper, log *zap.Logger, problems *problems.List) *Access {
+func Open(config *Config, helper Helper, log *zap.Logger, problems *health.Problems) *Access {
 	a := &Access{config: config, helper: helper, log: log, problems: problems, runners: map[runtime.RunnerID]*Runner{}}
 	if config == nil {
 		a.err = errors.New("this server offers no network: start it with --network")

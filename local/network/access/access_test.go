@@ -18,7 +18,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/problems"
+	"github.com/rockpool/rockpool/runtime/health"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -37,7 +37,7 @@ func (o *owner) StopOutside(message string)           { o.ends = append(o.ends, 
 // opened returns an Access whose helper answers with ask.
 func opened(ask func() error) *Access {
 	return &Access{
-		config: &Config{}, log: zap.NewNop(), problems: problems.New(zap.NewNop()), runners: map[runtime.RunnerID]*Runner{},
+		config: &Config{}, log: zap.NewNop(), problems: health.NewProblems(zap.NewNop()), runners: map[runtime.RunnerID]*Runner{},
 		helper: Helper{Do: func(context.Context, string, helper.Request) error { return ask() }},
 		ports:  &portMapper{}, resolver: &resolver{},
 	}

@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/probe"
+	"github.com/rockpool/rockpool/runtime/disk"
+	"github.com/rockpool/rockpool/runtime/syncs"
 )
 
 // A file is an open file as it was when it was opened.
@@ -33,7 +34,7 @@ func (d *DB) Check(ctx context.Context) error {
 	if damage := d.damage.Load(); damage != nil { // also of a part that a check doesn't read
 		return d.backend.damaged(*damage)
 	}
-	if errors.Is(err, probe.ErrLate) {
+	if errors.Is(err, syncs.ErrProbeLate) {
 		return errors.New(d.backend.stalls())
 	}
 	return err
@@ -121,7 +122,7 @@ func (d *sqliteDB) explained(err error) error {
 	if ofDisk {
 		err = errors.Join(err, d.tryFile()) // more specific, if it fails too
 	}
-	advice := probe.Advice(err)
+	advice := disk.Advice(err)
 	switch {
 	case advice != "":
 	case ofDisk:

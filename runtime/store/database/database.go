@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/probe"
+	"github.com/rockpool/rockpool/runtime/syncs"
 )
 
 // A DB is an open database. Close it.
@@ -33,7 +33,7 @@ type DB struct {
 	full   atomic.Pointer[error] // why the last write found no room; nil if it found room
 	damage atomic.Pointer[error] // the first error that said that the database is damaged
 	group  sync.WaitGroup        // of the writer; Close waits for it
-	check  *probe.Probe
+	check  *syncs.Probe
 }
 
 // A backend is the part of a database that differs between SQLite and PostgreSQL.
@@ -56,7 +56,7 @@ type backend interface {
 // start starts the writer of a newly opened database. Close waits for it.
 func (d *DB) start() *DB {
 	d.queue, d.closed = make(chan write), make(chan struct{})
-	d.check = probe.New(d.tryWrite)
+	d.check = syncs.NewProbe(d.tryWrite)
 	d.group.Go(d.writer)
 	return d
 }

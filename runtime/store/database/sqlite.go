@@ -19,8 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 	_ "modernc.org/sqlite" // registers "sqlite"; pure Go, so the server needs no cgo
 
-	"github.com/rockpool/rockpool/runtime/lockfile"
-	"github.com/rockpool/rockpool/runtime/probe"
+	"github.com/rockpool/rockpool/runtime/disk"
 )
 
 // A sqliteDB is a database in a file that one process at a time has open.
@@ -180,13 +179,13 @@ const lockPatience = time.Second
 
 // acquire takes the lock file, or returns who holds it. The kernel releases it when the process ends.
 func acquire(ctx context.Context, path string) (*os.File, error) {
-	file, err := lockfile.Open(path)
+	file, err := disk.OpenLock(path)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, lockPatience)
 	defer cancel()
-	if err := lockfile.Wait(ctx, file); errors.Is(err, lockfile.ErrHeld) {
+	if err := disk.Lock(ctx, file); errors.Is(err, disk.ErrLocked) {
 		holder, _ := os.ReadFile(path)
 		return nil, errors.Join(fmt.Errorf("process %s has it open: stop that server or use another data directory", holder), file.Close())
 	} else if err != nil {
@@ -245,7 +244,7 @@ func (*sqliteDB) lead(context.Context) error { return nil } // holding the lock 
 // then names the disk.
 func (d *sqliteDB) damaged(err error) error {
 	if failed := d.tryFile(); errors.Is(failed, unix.EIO) || errors.Is(failed, unix.EROFS) {
-		return fmt.Errorf("the database is not writable: %s: %w", cmp.Or(probe.Advice(failed), diskFailed), errors.Join(failed, err))
+		return fmt.Errorf("the database is not writable: %s: %w", cmp.Or(disk.Advice(failed), diskFailed), errors.Join(failed, err))
 	}
 	return fmt.Errorf("the database %s is damaged: stop the server, and restore the database from its backup, %s: %w", d.files[0].path, recovers, err)
 }

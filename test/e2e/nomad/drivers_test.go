@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/finding"
+	"github.com/rockpool/rockpool/runtime/health"
 	"github.com/rockpool/rockpool/server"
 	"github.com/rockpool/rockpool/test/e2e/bed"
 	"github.com/rockpool/rockpool/test/nomadtest"
@@ -200,7 +200,7 @@ func TestE2ENomadExecutesInTheWorkspace(t *testing.T) {
 		t.Fatal(err)
 	}
 	found, err := server.ExamineNomad(t.Context(), settings)
-	if err != nil || !slices.ContainsFunc(found, func(f finding.Finding) bool { return f.Name == "workspace" && f.Status == finding.OK }) {
+	if err != nil || !slices.ContainsFunc(found, func(f health.Finding) bool { return f.Name == "workspace" && f.Status == health.OK }) {
 		t.Errorf("doctor says %+v, %v", found, err)
 	}
 	p := place{b, n, "docker"}
