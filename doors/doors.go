@@ -21,7 +21,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/guard"
 	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/runtime/language"
-	"github.com/rockpool/rockpool/runtime/share"
+	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/versions"
 )
 
@@ -55,7 +55,7 @@ type Host struct {
 	Version   string
 	MaxBody   int64         // maximum size of a request's body, in bytes
 	Peers     *peers.Peers  // limits of callers; nil: none
-	Memory    *share.Memory // for what a door keeps for its callers; nil: without a limit
+	Memory    *quota.Memory // for what a door keeps for its callers; nil: without a limit
 	Cluster   Cluster
 	Early     time.Duration // see response.Early
 	Logger    *zap.Logger

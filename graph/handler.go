@@ -35,7 +35,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/guard"
 	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/runtime/language"
-	"github.com/rockpool/rockpool/runtime/share"
+	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/versions"
 )
 
@@ -55,7 +55,7 @@ type Options struct {
 	Started     <-chan struct{} // closed when the engine has restored its state; nil: it has
 	Doors       []doors.Door    // APIs of other systems
 	ClosedDoors []doors.Door    // disabled doors: their paths respond with how to enable them
-	Memory      *share.Memory   // for what doors keep for their callers; nil: without a limit
+	Memory      *quota.Memory   // for what doors keep for their callers; nil: without a limit
 	Counts      *doors.Counts   // counts the doors' requests; nil only without doors
 	// Languages are the recipes of the languages; nil: Rockpool's own.
 	Languages *language.Set

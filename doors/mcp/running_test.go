@@ -8,7 +8,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/language"
-	"github.com/rockpool/rockpool/runtime/share"
+	"github.com/rockpool/rockpool/runtime/quota"
+	"github.com/rockpool/rockpool/runtime/session"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -98,10 +99,10 @@ func TestInputThatOutlastsItsCallCounts(t *testing.T) {
 	b := newBed(t, func(d *Door) { d.within = 100 * time.Millisecond })
 	arguments := object{"environment": "shell", "command": []string{"sleep", "600"}, "stdin": strings.Repeat("x", 900_000)}
 	a := b.agent(firstToken) // its session has memory of its own
-	b.door.host.Memory = share.NewMemory(1)
+	b.door.host.Memory = quota.NewMemory(1)
 	a.refused("run_program", arguments, runtime.CodeQuotaExceeded, "")
 	b.freed()
-	b.door.host.Memory = share.NewMemory(16 << 20)
+	b.door.host.Memory = quota.NewMemory(16 << 20)
 	var got ran
 	a.call("run_program", arguments, &got)
 	if used, _ := b.door.host.Memory.Usage(); !got.Running || used < 900_000 {

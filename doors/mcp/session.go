@@ -13,7 +13,7 @@ import (
 
 	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/share"
+	"github.com/rockpool/rockpool/runtime/quota"
 )
 
 // The reasons why sessions end.
@@ -43,7 +43,7 @@ type session struct {
 	served     map[string]*request // by the value of the header requestKey
 	used       time.Time
 	idle       *time.Timer
-	kept       *share.Kept
+	kept       *quota.Kept
 }
 
 // begin counts a request. It returns false if the session has ended.

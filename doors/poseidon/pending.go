@@ -16,7 +16,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/engine"
-	"github.com/rockpool/rockpool/runtime/share"
+	"github.com/rockpool/rockpool/runtime/quota"
 )
 
 // Limits of the executions that wait for their WebSocket. CodeOcean opens that immediately.
@@ -28,7 +28,7 @@ const (
 // pending are requested executions that wait for their WebSocket. Its methods are safe for
 // concurrent use.
 type pending struct {
-	memory *share.Memory // nil: without a limit
+	memory *quota.Memory // nil: without a limit
 
 	mu sync.Mutex // guards of
 	of map[runtime.RunnerID][]waiting
@@ -38,7 +38,7 @@ type pending struct {
 type waiting struct {
 	id    string
 	in    engine.StartInput
-	kept  *share.Kept
+	kept  *quota.Kept
 	timer *time.Timer // removes it after pendingLife
 }
 

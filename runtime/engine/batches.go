@@ -12,7 +12,6 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/batch"
 	"github.com/rockpool/rockpool/runtime/quota"
-	"github.com/rockpool/rockpool/runtime/share"
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
@@ -30,22 +29,22 @@ type batches struct {
 
 	mu     sync.Mutex // guards the fields below
 	byID   map[runtime.BatchID]ledBatch
-	shares share.Bound
+	shares quota.Bound
 }
 
 // A ledBatch is an unfinished batch with its memory.
 type ledBatch struct {
 	leader *batch.Leader
-	kept   *share.Kept
+	kept   *quota.Kept
 }
 
 func newBatches() *batches {
-	return &batches{byID: map[runtime.BatchID]ledBatch{}, shares: share.Bound{Limit: maxBatches, Quota: "batches", Of: "running batches"}}
+	return &batches{byID: map[runtime.BatchID]ledBatch{}, shares: quota.Bound{Limit: maxBatches, Quota: "batches", Of: "running batches"}}
 }
 
 // add registers a leader with the batch's memory. It returns QUOTA_EXCEEDED if the tenant has its share
 // of running batches.
-func (all *batches) add(l *batch.Leader, kept *share.Kept) error {
+func (all *batches) add(l *batch.Leader, kept *quota.Kept) error {
 	b := l.Batch()
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -57,7 +56,7 @@ func (all *batches) add(l *batch.Leader, kept *share.Kept) error {
 }
 
 // adopt registers the leader of a batch that an earlier server left, whatever the tenant's share.
-func (all *batches) adopt(l *batch.Leader, kept *share.Kept) {
+func (all *batches) adopt(l *batch.Leader, kept *quota.Kept) {
 	b := l.Batch()
 	all.mu.Lock()
 	defer all.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/pool"
-	"github.com/rockpool/rockpool/runtime/share"
+	"github.com/rockpool/rockpool/runtime/quota"
 )
 
 // A catalog holds the served environments and their pools. Its lock is never held across I/O.
@@ -18,7 +18,7 @@ type catalog struct {
 
 	mu           sync.Mutex // guards the fields below
 	environments map[runtime.EnvironmentID]runtime.Environment
-	kept         map[runtime.EnvironmentID]*share.Kept // as long as it is served or has a pool
+	kept         map[runtime.EnvironmentID]*quota.Kept // as long as it is served or has a pool
 	pools        map[runtime.EnvironmentID]*pool.Pool  // also of deleted environments that still have claimed runners
 	poolsChanged chan struct{}                         // closed and replaced when a pool is added
 }
@@ -27,7 +27,7 @@ func newCatalog() *catalog {
 	return &catalog{
 		changing:     make(chan struct{}, 1),
 		environments: map[runtime.EnvironmentID]runtime.Environment{},
-		kept:         map[runtime.EnvironmentID]*share.Kept{},
+		kept:         map[runtime.EnvironmentID]*quota.Kept{},
 		pools:        map[runtime.EnvironmentID]*pool.Pool{},
 		poolsChanged: make(chan struct{}),
 	}
@@ -75,7 +75,7 @@ func (c *catalog) environment(id runtime.EnvironmentID) (runtime.Environment, bo
 }
 
 // keep replaces the memory of an environment.
-func (c *catalog) keep(id runtime.EnvironmentID, kept *share.Kept) {
+func (c *catalog) keep(id runtime.EnvironmentID, kept *quota.Kept) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.kept[id].Free()

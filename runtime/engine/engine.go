@@ -26,7 +26,6 @@ import (
 	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/runnerfeed"
 	"github.com/rockpool/rockpool/runtime/session"
-	"github.com/rockpool/rockpool/runtime/share"
 	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/runtime/ticket"
 	"github.com/rockpool/rockpool/runtime/timing"
@@ -43,7 +42,7 @@ type Config struct {
 	Grace     time.Duration  // how long the subscriber of a ticket may be disconnected; 0: 30 s
 	KeepBytes int64          // limit for all output and all records of finished executions; 0: none
 
-	Memory *share.Memory                 // for what is kept for callers; nil: without a limit
+	Memory *quota.Memory                 // for what is kept for callers; nil: without a limit
 	Quotas *quota.Ledger                 // usage and quotas of tenants; nil: usage is counted without limits
 	Weight func(id runtime.TenantID) int // turns of a tenant's waiting claims; nil: 1 for each tenant
 
@@ -81,7 +80,7 @@ type Engine struct {
 	keep     time.Duration                   // of finished executions; 0: forever
 	health   healthBook
 
-	memory   *share.Memory
+	memory   *quota.Memory
 	lacking  chan struct{} // capacity 1: a hint that waiting claims lack room
 	holdings *holdings
 	catalog  *catalog

@@ -10,8 +10,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/files"
 	"github.com/rockpool/rockpool/runtime/output"
+	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/session"
-	"github.com/rockpool/rockpool/runtime/share"
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
@@ -133,7 +133,7 @@ func (e *Engine) start(ctx context.Context, in StartInput, x runtime.Execution) 
 }
 
 // keepExecution takes the memory of an execution. A batch has taken it for all of its executions.
-func (e *Engine) keepExecution(x runtime.Execution, begin session.Begin) (*share.Kept, error) {
+func (e *Engine) keepExecution(x runtime.Execution, begin session.Begin) (*quota.Kept, error) {
 	if x.Batch != nil {
 		return nil, nil
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/quota"
-	"github.com/rockpool/rockpool/runtime/share"
 )
 
 // holdings count what tenants use of the engine: runners and executions. Each is acquired from the
@@ -19,13 +18,13 @@ type holdings struct {
 	weight func(runtime.TenantID) int // the share of a tenant among those that wait
 	runner func(runtime.RunnerID) (runtime.Runner, bool)
 
-	memory  *share.Memory
+	memory  *quota.Memory
 	pools   map[runtime.EnvironmentID]reservation // see reserve
 	waiting waiting
 
 	mu     sync.Mutex                       // guards the fields below, and the state of waiters
 	held   map[runtime.RunnerID]reservation // runners that are counted
-	shares share.Bound                      // of waiting claims
+	shares quota.Bound                      // of waiting claims
 }
 
 // maxWaiting bounds the waiting claims of all tenants together. One tenant gets at most half.
@@ -33,7 +32,7 @@ const maxWaiting = 20_000
 
 func newHoldings(config Config, runner func(runtime.RunnerID) (runtime.Runner, bool)) *holdings {
 	h := &holdings{ledger: config.Quotas, weight: config.Weight, memory: config.Memory, runner: runner, held: map[runtime.RunnerID]reservation{}, pools: map[runtime.EnvironmentID]reservation{},
-		shares: share.Bound{Limit: maxWaiting, Quota: quota.Waiting.String(), Of: "waiting claims"}}
+		shares: quota.Bound{Limit: maxWaiting, Quota: quota.Waiting.String(), Of: "waiting claims"}}
 	if h.ledger == nil {
 		h.ledger = quota.New()
 	}

@@ -2,7 +2,7 @@ package engine
 
 import (
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/share"
+	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
@@ -16,7 +16,7 @@ const (
 )
 
 // Memory returns the budget for what this server keeps for its callers.
-func (e *Engine) Memory() *share.Memory { return e.memory }
+func (e *Engine) Memory() *quota.Memory { return e.memory }
 
 // bytesOf returns the bytes of all texts.
 func bytesOf(texts ...string) (n int64) {

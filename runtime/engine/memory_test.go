@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/share"
+	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -15,7 +15,7 @@ func keepingMemory(t *testing.T) *bed {
 	t.Helper()
 	b := newBed(t)
 	b.stop()
-	b.config.Memory = share.NewMemory(8 << 20)
+	b.config.Memory = quota.NewMemory(8 << 20)
 	b.start(t)
 	return b
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/quota"
-	"github.com/rockpool/rockpool/runtime/share"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -110,7 +109,7 @@ func TestReservationsCountAgainstQuotas(t *testing.T) {
 func TestKeptMemoryIsFreed(t *testing.T) {
 	b := newBed(t)
 	b.stop()
-	b.config.Memory = share.NewMemory(64 << 20)
+	b.config.Memory = quota.NewMemory(64 << 20)
 	b.start(t)
 	used := func() int64 { n, _ := b.config.Memory.Usage(); return n }
 	tenant, size := runtime.TenantID(""), 1
@@ -134,7 +133,7 @@ func TestKeptMemoryIsFreed(t *testing.T) {
 		return err == nil && len(left) == 1 && len(left[0].Start) < 10_000
 	})
 	b.stop()
-	b.config.Memory = share.NewMemory(64 << 20)
+	b.config.Memory = quota.NewMemory(64 << 20)
 	b.start(t)
 	if got := used(); got != running {
 		t.Errorf("a restarted server keeps %d bytes, want %d", got, running)

@@ -15,7 +15,7 @@ import (
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/events"
-	"github.com/rockpool/rockpool/runtime/execution"
+	"github.com/rockpool/rockpool/runtime/session"
 	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -343,7 +343,7 @@ func TestRunnerOfAnEndedRunIsReleasedAfterARestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ended := execution.Finished(x, runtime.End{Outcome: runtime.OutcomeExited}, runtime.Usage{}, time.Now())
+	ended := session.Finished(x, runtime.End{Outcome: runtime.OutcomeExited}, runtime.Usage{}, time.Now())
 	if _, err := s.FinishExecution(t.Context(), ended, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/logdir"
-	"github.com/rockpool/rockpool/runtime/share"
+	"github.com/rockpool/rockpool/runtime/quota"
 )
 
 // smallInput is the size up to which an input is stored even if no space is left.
@@ -19,11 +19,11 @@ type inputCharge struct {
 	logs *logdir.Dir
 
 	mu     sync.Mutex // guards shares
-	shares share.Bound
+	shares quota.Bound
 }
 
 func newInputCharge(logs *logdir.Dir, keepBytes int64) *inputCharge {
-	return &inputCharge{logs: logs, shares: share.Bound{Limit: keepBytes / 2, Quota: "inputs", Of: "bytes of inputs of executions and batches"}}
+	return &inputCharge{logs: logs, shares: quota.Bound{Limit: keepBytes / 2, Quota: "inputs", Of: "bytes of inputs of executions and batches"}}
 }
 
 // add charges n bytes, after it has removed finished executions if they need the room. It returns

@@ -9,7 +9,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/pool"
-	"github.com/rockpool/rockpool/runtime/share"
+	"github.com/rockpool/rockpool/runtime/quota"
 )
 
 // A WaitingClaim is a claim that waits in its pool's queue, or for its tenant's quota of runners.
@@ -61,7 +61,7 @@ type waiter struct {
 	bytes int64                            // of memory, while it waits
 
 	waits, answered bool // guarded by holdings.mu
-	kept            *share.Kept
+	kept            *quota.Kept
 }
 
 // add adds a claim that begins to wait, and gives it an id.

@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/share"
+	"github.com/rockpool/rockpool/runtime/quota"
 )
 
 // Limits of calls that an agent can make slow or large. It runs in the runner, so a hostile program
 // decides how long it takes.
 const (
-	maxLists    = 12 // concurrent, in total; a list's memory is limited by share.Memory
+	maxLists    = 12 // concurrent, in total; a list's memory is limited by quota.Memory
 	maxSearches = 64
 	maxOfRunner = 2                // concurrent, of one kind in one runner
 	placeWait   = 10 * time.Second // how long a call waits for a place
@@ -26,13 +26,13 @@ type places struct {
 	what string // the kind's plural
 
 	mu      sync.Mutex // guards the fields below
-	tenants share.Bound
+	tenants quota.Bound
 	runners map[runtime.RunnerID]int
 	freed   chan struct{} // closed when a place becomes free
 }
 
 func newPlaces(what string, total int64) *places {
-	return &places{what: what, tenants: share.Bound{Limit: total}, runners: map[runtime.RunnerID]int{}, freed: make(chan struct{})}
+	return &places{what: what, tenants: quota.Bound{Limit: total}, runners: map[runtime.RunnerID]int{}, freed: make(chan struct{})}
 }
 
 // within calls do when there is a place for it, with a context that ends after agentWithin. It

@@ -12,7 +12,6 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/backoff"
 	"github.com/rockpool/rockpool/runtime/diagnosis"
-	"github.com/rockpool/rockpool/runtime/execution"
 )
 
 const (
@@ -79,7 +78,7 @@ type departure struct {
 
 // A result is the end of an execution.
 type result struct {
-	facts   execution.Facts
+	facts   Facts
 	exit    agent.Exit
 	exited  bool          // the agent reported the exit
 	counted time.Duration // otherwise: CPU time of the runner, as last counted by the host
@@ -112,7 +111,7 @@ func (s *Session) Run(ctx context.Context, pool Pool) {
 		usage.PeakMemory = min(usage.PeakMemory, limit)
 	}
 	end.facts.PeakMemory = usage.PeakMemory
-	s.finish(ctx, pool, execution.Finished(s.Execution(), execution.Decide(end.facts), usage, s.timeline(time.Now())))
+	s.finish(ctx, pool, Finished(s.Execution(), Decide(end.facts), usage, s.timeline(time.Now())))
 }
 
 // lead returns how the execution ended; nil: ctx ended first.
@@ -191,7 +190,7 @@ func (o *owner) attempted(ctx context.Context, now time.Time) {
 	o.reach.observe(a)
 	var refused *agent.Error
 	isRefusal := errors.As(a.err, &refused)
-	facts := execution.Facts{Killed: o.killed.reason, Limits: o.limits()}
+	facts := Facts{Killed: o.killed.reason, Limits: o.limits()}
 	// The order of the cases matters: a reported exit counts even if the runner is gone.
 	switch {
 	case a.exited:
@@ -236,7 +235,7 @@ func shellCode(refused *agent.Error) int {
 
 // conclude ends the execution. If its agent couldn't report its usage, because it was starved or its
 // runner was removed, the host's counters are used. Otherwise a program could avoid being charged.
-func (o *owner) conclude(facts execution.Facts, a *attempt, now time.Time) {
+func (o *owner) conclude(facts Facts, a *attempt, now time.Time) {
 	o.end = &result{facts: facts, exit: a.exit, exited: a.exited}
 	if a.exited || facts.Refused != "" {
 		return
@@ -262,7 +261,7 @@ func (o *owner) catchUp(ctx context.Context) {
 		o.report(func() {
 			if !caughtUp {
 				// Facts without an exit mean LOST.
-				o.conclude(execution.Facts{Killed: o.killed.reason, Limits: o.limits()}, o.tries.attempt, time.Now())
+				o.conclude(Facts{Killed: o.killed.reason, Limits: o.limits()}, o.tries.attempt, time.Now())
 				return
 			}
 			o.try(ctx, time.Now())
@@ -318,13 +317,13 @@ func (o *owner) gone(reason runtime.GoneReason, now time.Time) {
 }
 
 // limits returns the limits that applied to the execution.
-func (o *owner) limits() execution.Limits {
+func (o *owner) limits() Limits {
 	x, resources := o.Execution(), o.runner.Environment.Resources
 	lease := time.Duration(0)
 	if o.lapsed.Load() {
 		lease = x.Lease
 	}
-	return execution.Limits{
+	return Limits{
 		Lease: lease, Time: x.TimeLimit, CPU: x.Limits.CPU, FileSize: x.Limits.FileSize, Output: x.OutputLimit,
 		MemoryMiB: resources.MemoryMiB, Processes: resources.Processes,
 	}

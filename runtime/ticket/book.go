@@ -8,7 +8,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/pool"
-	"github.com/rockpool/rockpool/runtime/share"
+	"github.com/rockpool/rockpool/runtime/quota"
 )
 
 // Options are a Book's dependencies and settings.
@@ -18,7 +18,7 @@ type Options struct {
 	// Release ends the claim of an unwanted runner.
 	Release func(context.Context, runtime.RunnerID)
 
-	Memory *share.Memory // for waiting tickets; nil: without a limit
+	Memory *quota.Memory // for waiting tickets; nil: without a limit
 
 	Grace time.Duration // how long a ticket may go unpolled; 0: DefaultGrace
 }
@@ -52,7 +52,7 @@ type Book struct {
 	byID   map[runtime.TicketID]*entry
 	byKey  map[key]*entry // entries whose key still returns them
 	ended  []*entry       // entries that need no more work, in order of their end
-	shares share.Bound    // of the tickets in byID
+	shares quota.Bound    // of the tickets in byID
 }
 
 // A key is an idempotency key. Different tenants may use the same text.
@@ -99,13 +99,13 @@ type entry struct {
 	watchers int
 	left     *time.Timer // fires when it may have gone unpolled for too long
 	forgetAt time.Time   // set once it is in ended
-	kept     *share.Kept
+	kept     *quota.Kept
 }
 
 // New returns an empty Book.
 func New(options Options) *Book {
 	options.Grace = cmp.Or(options.Grace, DefaultGrace)
-	return &Book{options: options, byID: map[runtime.TicketID]*entry{}, byKey: map[key]*entry{}, shares: share.Bound{Limit: most, Quota: "tickets", Of: "tickets"}}
+	return &Book{options: options, byID: map[runtime.TicketID]*entry{}, byKey: map[key]*entry{}, shares: quota.Bound{Limit: most, Quota: "tickets", Of: "tickets"}}
 }
 
 // Open returns a new ticket, or the ticket of an earlier order with the same key; for a holder that

@@ -7,7 +7,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/pool"
-	"github.com/rockpool/rockpool/runtime/share"
+	"github.com/rockpool/rockpool/runtime/quota"
 )
 
 // enter adds an entry for an order, or returns the existing one with its key.
@@ -22,7 +22,7 @@ func (b *Book) enter(order Order) (t *entry, isNew bool, err error) {
 		}
 		return t, false, nil
 	}
-	var kept *share.Kept
+	var kept *quota.Kept
 	for {
 		if err = b.shares.Acquire(order.Tenant); err == nil {
 			if kept, err = b.options.Memory.Keep(order.Tenant, waitingBytes+order.Bytes, "a waiting claim"); err == nil {

@@ -1,8 +1,4 @@
-// Package execution is the state machine of one execution: its states only move forward, and its
-// outcome is the one that the evidence supports. It is pure: it reads no clock and starts nothing.
-//
-//	PENDING ─ Started ─▶ RUNNING ─ Finished ─▶ FINISHED   (RUNNING may be skipped)
-package execution
+package session
 
 import (
 	"cmp"
@@ -12,6 +8,11 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 )
+
+// The states of an execution only move forward, and its outcome is the one that the evidence supports.
+// The functions of this file are pure: they read no clock and start nothing.
+//
+//	PENDING ─ Started ─▶ RUNNING ─ Finished ─▶ FINISHED   (RUNNING may be skipped)
 
 // Started moves a PENDING execution to RUNNING. In any other state it changes nothing, so a repeated
 // report is no error.

@@ -1,6 +1,4 @@
-// Package share divides a server's total of something between all tenants, so that no tenant takes
-// all of it.
-package share
+package quota
 
 import "github.com/rockpool/rockpool/runtime"
 

@@ -1,4 +1,4 @@
-package execution
+package session
 
 import (
 	"go/ast"
