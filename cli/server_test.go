@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/graph"
+	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/audit"
 	"github.com/rockpool/rockpool/runtime/clustertest"
 	"github.com/rockpool/rockpool/runtime/engine"
@@ -50,8 +51,8 @@ func newServerWith(t *testing.T, languages *language.Set) *server {
 		t.Fatal(err)
 	}
 	fake := clustertest.NewFake()
-	eng := engine.New(fake, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop()})
-	book := identity.New(identity.Config{Store: db, Open: true, Key: make([]byte, 32), Logger: zap.NewNop(), Free: eng.FreeTenant})
+	var eng *engine.Engine
+	book := identity.New(identity.Config{Store: db, Open: true, Key: make([]byte, 32), Logger: zap.NewNop(), Free: func(ctx context.Context, id runtime.TenantID) error { return eng.FreeTenant(ctx, id) }})
 	if err := book.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -59,12 +60,13 @@ func newServerWith(t *testing.T, languages *language.Set) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	eng = engine.New(fake, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop(), Callers: book, Audit: log})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
 	go func() { ended <- eng.Run(ctx) }()
 	go func() { ended <- log.Run(ctx) }()
 	<-eng.Restored()
-	at := httptest.NewServer(graph.Handler(eng, graph.Options{Languages: languages, AllowedHosts: []string{"127.0.0.1"}, Book: book, Audit: log, Logger: zap.NewNop()}))
+	at := httptest.NewServer(graph.Handler(eng, graph.Options{Languages: languages, AllowedHosts: []string{"127.0.0.1"}, Book: book, Logger: zap.NewNop()}))
 	t.Cleanup(func() {
 		stop()
 		at.Close()

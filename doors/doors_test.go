@@ -39,7 +39,7 @@ func (d *testDoor) Register(host Host, routes *Routes) {
 	})))
 }
 
-type testCallers struct{ book *identity.Book }
+type testCallers struct{ book *identity.Registry }
 
 func (c testCallers) Known(_ *http.Request, text string) (identity.Caller, error) {
 	return c.book.Authenticate(text)

@@ -28,7 +28,7 @@ func (r query) AuditLog(ctx context.Context, tenant, actor, action, object *stri
 		Tenant: only, Actor: orZero(actor), Action: orZero(action), Object: orZero(object), Failed: failed, From: orZero(from), To: orZero(to), NewestFirst: orZero(newestFirst),
 	}
 	charge := func(bytes int) error { return transport.Charge(ctx, recordMemory*int64(bytes)) }
-	found, err := r.guard.AuditLog(ctx, filter, page.First, page.After, charge)
+	found, err := r.engine.Callers.AuditLog(ctx, filter, page.First, page.After, charge)
 	if err == nil && found.Waiting > 0 {
 		graphql.AddError(ctx, runtime.Errorf(runtime.CodeClusterUnavailable, "%d entries are missing here, because they can't be stored now: see health", found.Waiting))
 	}

@@ -13,18 +13,19 @@ import (
 	"github.com/rockpool/rockpool/graph/pagination"
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/activity"
 	"github.com/rockpool/rockpool/runtime/batch"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/request"
 )
 
 // batchInput returns the part of an input that makes it a batch; nil: it starts no batch.
-func batchInput(cases []generated.CaseInput, build *generated.BuildInput, stopOnFailure, freshRunners *bool) (*engine.BatchInput, error) {
+func batchInput(cases []generated.CaseInput, build *generated.BuildInput, stopOnFailure, freshRunners *bool) (*request.Batch, error) {
 	if cases == nil {
 		return nil, withoutCases(map[string]bool{"build": build != nil, "stopOnFailure": orZero(stopOnFailure), "freshRunners": orZero(freshRunners)})
 	}
-	in := engine.BatchInput{Cases: make([]engine.CaseInput, len(cases)), StopOnFailure: orZero(stopOnFailure), FreshRunners: orZero(freshRunners)}
+	in := request.Batch{Cases: make([]request.Case, len(cases)), StopOnFailure: orZero(stopOnFailure), FreshRunners: orZero(freshRunners)}
 	if build != nil {
-		in.Build = &engine.BuildInput{Command: build.Command, Shell: build.Shell, Bounds: bounds(build.TimeLimit, build.Limits)}
+		in.Build = &request.Build{Command: build.Command, Shell: build.Shell, Bounds: bounds(build.TimeLimit, build.Limits)}
 	}
 	for i, c := range cases {
 		if c.Stdin != nil && c.StdinBase64 != nil {
@@ -34,7 +35,7 @@ func batchInput(cases []generated.CaseInput, build *generated.BuildInput, stopOn
 			return nil, runtime.Invalid(fmt.Sprintf("cases.%d.expectedOutput", i), "expectedOutput and expectedOutputBase64 can't both be given")
 		}
 		// At most one of Stdin and StdinBase64 is given.
-		in.Cases[i] = engine.CaseInput{Args: c.Args, Stdin: append(c.StdinBase64, orZero(c.Stdin)...), Expected: c.ExpectedOutputBase64, Compare: orZero(c.Compare), Tolerance: c.Tolerance, Bounds: bounds(c.TimeLimit, c.Limits)}
+		in.Cases[i] = request.Case{Args: c.Args, Stdin: append(c.StdinBase64, orZero(c.Stdin)...), Expected: c.ExpectedOutputBase64, Compare: orZero(c.Compare), Tolerance: c.Tolerance, Bounds: bounds(c.TimeLimit, c.Limits)}
 		if c.ExpectedOutput != nil {
 			in.Cases[i].Expected = append([]byte{}, *c.ExpectedOutput...)
 		}
@@ -66,13 +67,13 @@ func (r query) Batches(ctx context.Context, runner, env *string, first *int, aft
 	if err != nil {
 		return model.BatchConnection{}, err
 	}
-	filter := engine.BatchFilter{RunnerID: runtime.RunnerID(orZero(runner)), EnvironmentID: runtime.EnvironmentID(orZero(env)), NewestFirst: orZero(newestFirst)}
-	found, total, err := r.guard.Batches(ctx, filter, page.First, runtime.BatchID(page.After))
+	filter := request.Batches{RunnerID: runtime.RunnerID(orZero(runner)), EnvironmentID: runtime.EnvironmentID(orZero(env)), NewestFirst: orZero(newestFirst)}
+	found, total, err := r.engine.Batches.List(ctx, filter, page.First, runtime.BatchID(page.After))
 	return pagination.Loaded(found, func(b runtime.Batch) string { return string(b.ID) }, page, total), err
 }
 
 func (r query) Batch(ctx context.Context, id string) (*runtime.Batch, error) {
-	found, err := r.guard.Batch(ctx, runtime.BatchID(id))
+	found, err := r.engine.Batches.Get(ctx, runtime.BatchID(id))
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +81,7 @@ func (r query) Batch(ctx context.Context, id string) (*runtime.Batch, error) {
 }
 
 func (r mutation) CancelBatch(ctx context.Context, id string) (generated.CancelBatchPayload, error) {
-	cancelled, err := r.guard.CancelBatch(ctx, runtime.BatchID(id))
+	cancelled, err := r.engine.Batches.Cancel(ctx, runtime.BatchID(id))
 	return generated.CancelBatchPayload{Batch: cancelled}, err
 }
 
@@ -105,7 +106,7 @@ func (r batchFields) FailedCount(_ context.Context, of *runtime.Batch) (int, err
 }
 
 func (r batchFields) Build(ctx context.Context, of *runtime.Batch) (*runtime.Execution, error) {
-	return r.guard.BatchBuild(ctx, of.ID, chargeRecords(ctx))
+	return r.engine.Batches.Build(ctx, *of, chargeRecords(ctx))
 }
 
 // Cases returns a page of the cases. The cursor of a case is its index.
@@ -123,7 +124,7 @@ func (r batchFields) Cases(ctx context.Context, of *runtime.Batch, first *int, a
 		from = at + 1
 	}
 	end := min(from+page.First, of.CaseCount)
-	found, err := r.guard.BatchCases(ctx, *of, from, end, chargeRecords(ctx))
+	found, err := r.engine.Batches.Cases(ctx, *of, from, end, chargeRecords(ctx))
 	return pagination.Of(found, func(c runtime.Case) string { return strconv.Itoa(c.Index) }, end < of.CaseCount, of.CaseCount), err
 }
 
@@ -137,14 +138,14 @@ func (r subscription) BatchEvents(ctx context.Context, id string, after *string)
 	if name := twice(graphql.GetOperationContext(ctx), graphql.CollectFieldsCtx(ctx, []string{"BatchExecutionEvent", "BatchEvent"})); name != "" {
 		return nil, runtime.Errorf(runtime.CodeLimitExceeded, "select an event's %s only once: a slow reader keeps each copy in memory", name)
 	}
-	events, err := r.guard.BatchEvents(ctx, runtime.BatchID(id), orZero(after))
+	events, err := r.engine.Batches.Events(ctx, runtime.BatchID(id), orZero(after))
 	if err != nil {
 		return nil, err
 	}
 	out := make(chan model.BatchEvent)
-	err = r.guard.Go(ctx, func(ctx context.Context) {
+	err = r.engine.Go(ctx, func(ctx context.Context) {
 		defer close(out)
-		defer r.guard.CountSubscription(engine.WatchExecution)()
+		defer r.engine.CountSubscription(activity.WatchExecution)()
 		sendBatchEvents(ctx, events, out)
 		_ = events.Close() // it was only read
 	})

@@ -32,7 +32,7 @@ type bed struct {
 	t      testing.TB
 	url    string
 	engine *engine.Engine
-	book   *identity.Book
+	book   *identity.Registry
 }
 
 func newBed(t testing.TB) bed {
@@ -58,7 +58,7 @@ type bedOptions struct {
 }
 
 // book returns a book with the token, over a store; nil: without storage.
-func (o bedOptions) book(t testing.TB, db *store.Store) *identity.Book {
+func (o bedOptions) book(t testing.TB, db *store.Store) *identity.Registry {
 	t.Helper()
 	config := identity.Config{FirstToken: o.Token, Open: o.Token == "", Key: make([]byte, 32), Logger: zap.NewNop(), Free: o.free}
 	if o.quotas != nil {
@@ -83,18 +83,19 @@ func newBedWith(t testing.TB, cluster runtime.Cluster, fake *clustertest.Fake, o
 		t.Fatal(err)
 	}
 	options.quotas = quota.New()
-	eng := engine.New(cluster, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop(), Alert: options.Alert, Quotas: options.quotas})
-	options.Audit, err = audit.New(audit.Config{Store: db})
+	log, err := audit.New(audit.Config{Store: db})
 	if err != nil {
 		t.Fatal(err)
 	}
+	var eng *engine.Engine
+	options.free = func(ctx context.Context, id runtime.TenantID) error { return eng.FreeTenant(ctx, id) }
+	options.Book = options.book(t, db)
+	eng = engine.New(cluster, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop(), Alert: options.Alert, Quotas: options.quotas, Callers: options.Book, Audit: log})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
 	go func() { ended <- eng.Run(ctx) }()
-	go func() { ended <- options.Audit.Run(ctx) }()
+	go func() { ended <- log.Run(ctx) }()
 	<-eng.Restored()
-	options.free = eng.FreeTenant
-	options.Book = options.book(t, db)
 	server := httptest.NewUnstartedServer(Handler(eng, options.Options))
 	server.Config.BaseContext = func(net.Listener) context.Context { return ctx }
 	server.Config.ConnContext = ConnContext

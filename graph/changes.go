@@ -11,12 +11,12 @@ import (
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/graph/transport/response"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/activity"
 	"github.com/rockpool/rockpool/runtime/files"
 )
 
 func (r runner) SearchFiles(ctx context.Context, of *runtime.Runner, path, name, containing *string, maxMatches *int) (runtime.FileSearch, error) {
-	return r.guard.SearchFiles(ctx, of.ID, files.Search{Path: orZero(path), Name: orZero(name), Text: orZero(containing), MaxMatches: maxMatches})
+	return r.engine.Files.Search(ctx, of.ID, files.Search{Path: orZero(path), Name: orZero(name), Text: orZero(containing), MaxMatches: maxMatches})
 }
 
 func (r fileSearch) Limit(_ context.Context, of *runtime.FileSearch) (*runtime.FileSearchLimit, error) {
@@ -59,11 +59,11 @@ func (f *follower) followFiles(ctx context.Context, op *graphql.OperationContext
 	}
 	path, _ := args["path"].(string)
 	recursive, _ := args["recursive"].(bool)
-	watch, err := f.resolver.guard.WatchFiles(ctx, id, path, recursive)
+	watch, err := f.resolver.engine.Files.Watch(ctx, id, path, recursive)
 	if err != nil {
 		return nil, at(field, err)
 	}
-	s := &changeStream{watch: watch, left: f.resolver.guard.CountSubscription(engine.WatchFileChanges), field: field, changes: make(chan runtime.FileChange, 1)}
+	s := &changeStream{watch: watch, left: f.resolver.engine.CountSubscription(activity.WatchFileChanges), field: field, changes: make(chan runtime.FileChange, 1)}
 	exec := newExecutor(f.presenter, generated.Config{Resolvers: watchedFiles{f.resolver, s.changes}})
 	s.respond, _ = exec.DispatchOperation(ctx, op)
 	return s, nil

@@ -19,7 +19,7 @@ import (
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/graph/transport/response"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/activity"
 	"github.com/rockpool/rockpool/runtime/events"
 )
 
@@ -49,7 +49,7 @@ func (f *follower) follow(ctx context.Context, op *graphql.OperationContext, aft
 	}
 	resizes, _ := args["resizes"].(bool)
 	open := func(after string) (feed.Source, error) { // checks access for each subscriber, also if another one has opened the same events
-		events, err := f.resolver.guard.Events(ctx, id, after)
+		events, err := f.resolver.engine.Executions.Events(ctx, id, after)
 		if err != nil {
 			return nil, err
 		}
@@ -68,7 +68,7 @@ func (f *follower) follow(ctx context.Context, op *graphql.OperationContext, aft
 	if err != nil {
 		return nil, at(field, err)
 	}
-	s := &eventStream{watcher: watcher, left: f.resolver.guard.CountSubscription(engine.WatchExecution), field: field, events: make(chan model.ExecutionEvent, 1)}
+	s := &eventStream{watcher: watcher, left: f.resolver.engine.CountSubscription(activity.WatchExecution), field: field, events: make(chan model.ExecutionEvent, 1)}
 	// The executor encodes all other events. Its resolvers return those of this stream.
 	exec := newExecutor(f.presenter, generated.Config{Resolvers: followed{f.resolver, s.events}})
 	s.respond, _ = exec.DispatchOperation(ctx, op)

@@ -18,7 +18,6 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/events"
-	"github.com/rockpool/rockpool/runtime/guard"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -131,7 +130,7 @@ func TestExecutionEventsAreSent(t *testing.T) {
 	b.environment("a", 1)
 	id := b.start(in{"runnerId": b.claim("a"), "command": []string{"echo", "hello"}})
 	subscribe := func(after *string) []model.ExecutionEvent {
-		events, err := subscription{&resolver{guard: guard.New(b.engine, b.book, nil)}}.ExecutionEvents(access.With(t.Context(), access.Anonymous()), id, after, nil)
+		events, err := subscription{&resolver{engine: b.engine}}.ExecutionEvents(access.With(t.Context(), access.Anonymous()), id, after, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +153,7 @@ func TestExecutionEventsAreSent(t *testing.T) {
 	if rest := subscribe(&printed.Cursor); len(rest) != 1 {
 		t.Errorf("after the output: %+v", rest)
 	}
-	if _, err := (subscription{&resolver{guard: guard.New(b.engine, b.book, nil)}}).ExecutionEvents(access.With(t.Context(), access.Anonymous()), "none", nil, nil); runtime.CodeOf(err) != runtime.CodeExecutionNotFound {
+	if _, err := (subscription{&resolver{engine: b.engine}}).ExecutionEvents(access.With(t.Context(), access.Anonymous()), "none", nil, nil); runtime.CodeOf(err) != runtime.CodeExecutionNotFound {
 		t.Errorf("an unknown execution: %v", err)
 	}
 }
@@ -165,7 +164,7 @@ func TestExecutionEventsEndWithTheirSubscriber(t *testing.T) {
 	b.environment("a", 1)
 	id := b.start(in{"runnerId": b.claim("a"), "command": []string{"echo", "hello"}})
 	ctx, leave := context.WithCancel(t.Context())
-	events, err := subscription{&resolver{guard: guard.New(b.engine, b.book, nil)}}.ExecutionEvents(access.With(ctx, access.Anonymous()), id, nil, nil)
+	events, err := subscription{&resolver{engine: b.engine}}.ExecutionEvents(access.With(ctx, access.Anonymous()), id, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

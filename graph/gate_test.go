@@ -18,9 +18,11 @@ import (
 	"github.com/rockpool/rockpool/doors/jobe"
 	"github.com/rockpool/rockpool/doors/mcp"
 	"github.com/rockpool/rockpool/doors/poseidon"
+	"github.com/rockpool/rockpool/runtime/clustertest"
+	"github.com/rockpool/rockpool/runtime/engine"
 )
 
-// served starts a handler without an engine, for requests that don't reach one.
+// served starts a handler with an engine that doesn't run, for requests that don't reach one.
 func served(t *testing.T, options Options) (url string, logs *observer.ObservedLogs) {
 	t.Helper()
 	core, logs := observer.New(zap.DebugLevel)
@@ -29,7 +31,9 @@ func served(t *testing.T, options Options) (url string, logs *observer.ObservedL
 		options.AllowedHosts = []string{"127.0.0.1", "localhost"}
 	}
 	options.Book = bedOptions{}.book(t, nil)
-	server := httptest.NewServer(Handler(nil, options))
+	fake := clustertest.NewFake()
+	server := httptest.NewServer(Handler(engine.New(fake, nil, engine.Config{Logger: zap.NewNop(), Callers: options.Book}), options))
+	t.Cleanup(func() { _ = fake.Close() })
 	t.Cleanup(server.Close)
 	return server.URL, logs
 }

@@ -30,9 +30,7 @@ import (
 	"github.com/rockpool/rockpool/graph/transport/framing"
 	"github.com/rockpool/rockpool/graph/transport/socket"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/audit"
 	"github.com/rockpool/rockpool/runtime/engine"
-	"github.com/rockpool/rockpool/runtime/guard"
 	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/runtime/language"
 	"github.com/rockpool/rockpool/runtime/quota"
@@ -42,13 +40,12 @@ import (
 // Options are what a handler needs in addition to the engine.
 type Options struct {
 	Version         string
-	AllowedHosts    []string       // accepted names in the Host header, without port
-	AllowedOrigins  []string       // accepted origins in addition to the server's own, for example "https://admin.example.org"
-	NoIntrospection bool           // hides the schema, and suggests no names
-	SigningKey      []byte         // of download.KeySize bytes, so that signed addresses survive a restart
-	Book            *identity.Book // authenticates the callers
-	Audit           *audit.Log     // records changes; nil: nothing is recorded
-	SignIn          http.Handler   // serves /auth/ without authentication; nil: nothing is there
+	AllowedHosts    []string           // accepted names in the Host header, without port
+	AllowedOrigins  []string           // accepted origins in addition to the server's own, for example "https://admin.example.org"
+	NoIntrospection bool               // hides the schema, and suggests no names
+	SigningKey      []byte             // of download.KeySize bytes, so that signed addresses survive a restart
+	Book            *identity.Registry // authenticates the callers
+	SignIn          http.Handler       // serves /auth/ without authentication; nil: nothing is there
 	// Session returns the session in a request's cookie, if no page of another origin sent it;
 	// nil: there are no sessions.
 	Session     func(r *http.Request) (secret string, ok bool)
@@ -79,7 +76,7 @@ func RefuseFraming(next http.Handler) http.Handler {
 }
 
 // RefuseProxied refuses requests that a proxy passed on, while book requires no token. It logs the first.
-func RefuseProxied(book *identity.Book, logger *zap.Logger, next http.Handler) http.Handler {
+func RefuseProxied(book *identity.Registry, logger *zap.Logger, next http.Handler) http.Handler {
 	var first sync.Once
 	return gate.RefuseProxied(book.Open, func(sign string) {
 		first.Do(func() {
@@ -96,17 +93,16 @@ const maxComplexity = 50_000
 // authentication. When a request's base context ends, its subscriptions end.
 func Handler(eng *engine.Engine, options Options) http.Handler {
 	present := presenter.Presenter{Logger: options.Logger, Hints: !options.NoIntrospection}
-	guarded := guard.New(eng, options.Book, options.Audit)
 	if options.Languages == nil {
 		options.Languages = language.Default()
 	}
-	measured := versions.New(guarded, options.Languages)
-	resolver := &resolver{guard: guarded, languages: options.Languages, measured: measured, version: options.Version, links: download.NewLinks(options.SigningKey)}
+	measured := versions.New(eng, options.Languages)
+	resolver := &resolver{engine: eng, languages: options.Languages, measured: measured, version: options.Version, links: download.NewLinks(options.SigningKey)}
 	settings := options.Settings
 	follower := &follower{resolver: resolver, presenter: present}
 	settings.Source, settings.Present, settings.Recover = follower.follow, present.Present, present.Recover
-	admission := &gate.Admission{Book: options.Book, Session: options.Session, Failed: guarded.FailureRecorder()}
-	settings.Admit, settings.Subscribing = admission.Admit, guarded.AcquireSubscription
+	admission := &gate.Admission{Book: options.Book, Session: options.Session, Failed: eng.FailureRecorder()}
+	settings.Admit, settings.Subscribing = admission.Admit, eng.Callers.AcquireSubscription
 	// counted has no resolvers. It only calculates how many fields an operation has.
 	counted := generated.NewExecutableSchema(generated.Config{Complexity: fields(options.Languages)})
 	schema := newIntrospection(counted.Schema())
@@ -136,13 +132,16 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 	}}))
 	mux.HandleFunc("OPTIONS /graphql", func(w http.ResponseWriter, _ *http.Request) { wrongMethod(w) })
 	downloads := http.NewServeMux()
-	download.Handler{Links: resolver.links, Source: guarded, Callers: admission, Refuse: present.Refuse}.Register(downloads)
+	download.Handler{Links: resolver.links, Source: struct {
+		*engine.Files
+		*engine.Executions
+	}{eng.Files, eng.Executions}, Callers: admission, Refuse: present.Refuse}.Register(downloads)
 	// Downloads and doors need the engine's state, so they wait for the end of the start.
 	for _, path := range []string{"/files/", "/outputs/"} {
 		mux.Handle(path, starting{options.Started}.guard(downloads))
 	}
 	others := http.NewServeMux()
-	methods, headers := doors.Open(others, doors.Host{Guard: guarded, Cluster: eng, Early: settings.Early, Languages: options.Languages, Versions: measured, Version: options.Version, MaxBody: settings.MaxBody, Peers: settings.Peers, Memory: options.Memory, Logger: options.Logger}, admission, options.Counts, options.Doors...)
+	methods, headers := doors.Open(others, doors.Host{Engine: eng, Cluster: eng, Early: settings.Early, Languages: options.Languages, Versions: measured, Version: options.Version, MaxBody: settings.MaxBody, Peers: settings.Peers, Memory: options.Memory, Logger: options.Logger}, admission, options.Counts, options.Doors...)
 	for _, door := range options.Doors {
 		mux.Handle(door.Path(), starting{options.Started}.guard(others))
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/rockpool/rockpool/graph/gate"
+	"github.com/rockpool/rockpool/runtime/activity"
 	"github.com/rockpool/rockpool/runtime/engine"
 )
 
@@ -28,7 +29,7 @@ func (p probes) register(mux *http.ServeMux) {
 		why := "the server is starting: it waits for its cluster"
 		if caller, err := p.admission.Authenticate(r); err == nil && caller.Allow("cluster") == nil {
 			all := p.engine.Health(r.Context()).Components
-			if i := slices.IndexFunc(all, func(c engine.ComponentHealth) bool { return c.Name == "cluster" }); i >= 0 && all[i].Message != "" {
+			if i := slices.IndexFunc(all, func(c activity.ComponentHealth) bool { return c.Name == "cluster" }); i >= 0 && all[i].Message != "" {
 				why += "\n" + all[i].Message
 			}
 		}

@@ -19,7 +19,7 @@ import (
 // TestFollowersRefuseRevokedTokens: they respond to health and metrics themselves.
 func TestFollowersRefuseRevokedTokens(t *testing.T) {
 	postgres := postgrestest.Start(t)
-	open := func() (*store.Store, *identity.Book) {
+	open := func() (*store.Store, *identity.Registry) {
 		t.Helper()
 		db, err := store.OpenShared(t.Context(), postgres.URL)
 		if err != nil {

@@ -82,7 +82,6 @@ func (s *Server) newHTTP(streams context.Context, known *peers.Peers, requests r
 		sources.Nomad = here.Stats
 	}
 	options.Metrics = metrics.Handler(sources)
-	options.Audit = s.audit
 	people := s.signIn()
 	options.SignIn, options.Session = people, people.Secret
 	api := graph.RefuseFraming(graph.RefuseProxied(s.book, options.Logger, web.Handler(graph.Handler(s.Engine, options))))

@@ -95,7 +95,7 @@ type Server struct {
 // callers has the server's data about its callers. Open sets it.
 type callers struct {
 	key    []byte // signs download URLs and grants
-	book   *identity.Book
+	book   *identity.Registry
 	quotas *quota.Ledger
 	audit  *audit.Log
 }
@@ -156,7 +156,7 @@ func (s *Server) Open(ctx context.Context) (err error) {
 		Dir: s.config.Data, Logger: s.logger.Named("engine"), Boot: timing.ReadBoot(),
 		Alert: pool.AlertRule{Threshold: s.config.AlertThreshold, Timeout: seconds(s.config.AlertTimeout)},
 		Keep:  seconds(s.config.KeepExecutions), KeepBytes: s.config.KeepBytes,
-		Memory: quota.NewMemory(keptMemory(memory)), Attacks: s.lastAttacks(), Quotas: s.quotas, Weight: s.weight, Led: s.readBook, Audit: s.audit.Problem,
+		Memory: quota.NewMemory(keptMemory(memory)), Attacks: s.lastAttacks(), Quotas: s.quotas, Weight: s.weight, Led: s.readBook, Callers: s.book, Audit: s.audit,
 	})
 	return nil
 }

@@ -42,7 +42,7 @@ func auditLines(setting string) string {
 // sessions implements signin.Sessions with tokens of the book. If the provider names no tenants,
 // people act for all tenants, except that the role CLIENT acts for the default one.
 type sessions struct {
-	book       *identity.Book
+	book       *identity.Registry
 	log        *audit.Log
 	allTenants bool
 }

@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/quota"
+	"github.com/rockpool/rockpool/runtime/request"
 )
 
-func start(runner runtime.RunnerID, bytes int) engine.StartInput {
-	return engine.StartInput{RunnerID: runner, Command: []string{strings.Repeat("x", bytes)}}
+func start(runner runtime.RunnerID, bytes int) request.Start {
+	return request.Start{RunnerID: runner, Command: []string{strings.Repeat("x", bytes)}}
 }
 
 func (p *pending) count() (n int) {

@@ -17,7 +17,7 @@ import (
 // An Admission authenticates requests. It puts the principal into the context of each request. That
 // context ends when the caller's token or grant does.
 type Admission struct {
-	Book *identity.Book
+	Book *identity.Registry
 	// Session returns the session in a request's cookie, if no page of another site can have sent
 	// it. Nil: there are no sessions.
 	Session func(r *http.Request) (secret string, ok bool)

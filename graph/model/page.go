@@ -4,7 +4,7 @@ import (
 	"github.com/rockpool/rockpool/graph/pagination"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/audit"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/tenantusage"
 )
 
 // PageInfo says whether more pages follow, and how to get the next one.
@@ -59,7 +59,7 @@ type AuditEntryConnection = pagination.Connection[audit.Entry]
 type AuditEntryEdge = pagination.Edge[audit.Entry]
 
 // WaitingClaimConnection is a page of waiting claims.
-type WaitingClaimConnection = pagination.Connection[engine.WaitingClaim]
+type WaitingClaimConnection = pagination.Connection[tenantusage.WaitingClaim]
 
 // WaitingClaimEdge is a claim in a page.
-type WaitingClaimEdge = pagination.Edge[engine.WaitingClaim]
+type WaitingClaimEdge = pagination.Edge[tenantusage.WaitingClaim]

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/executions"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -14,16 +16,16 @@ import (
 func TestLines(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
-	x, err := b.Start(t.Context(), StartInput{RunnerID: b.claim(t, "a").ID, Command: []string{"cat"}, Stdin: true})
+	x, err := b.Executions.Start(asServer(t), request.Start{RunnerID: b.claim(t, "a").ID, Command: []string{"cat"}, Stdin: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := func(q LineQuery) (LinePage, string) {
+	lines := func(q executions.LineQuery) (executions.LinePage, string) {
 		t.Helper()
 		if q.MaxLines == 0 {
 			q.MaxLines = 10
 		}
-		page, err := b.Lines(t.Context(), x.ID, q, free)
+		page, err := b.Executions.Lines(asServer(t), x.ID, q, free)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,13 +37,13 @@ func TestLines(t *testing.T) {
 	}
 	write := func(text string, end bool) {
 		t.Helper()
-		if _, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: x.ID, Data: []byte(text), Close: end}); err != nil {
+		if _, err := b.Executions.WriteStdin(asServer(t), request.Stdin{ExecutionID: x.ID, Data: []byte(text), Close: end}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	write("one\ntw", false)
-	wait.For(t, "it is printed", func() bool { _, got := lines(LineQuery{}); return got == "1 one|2 tw" })
-	page, _ := lines(LineQuery{})
+	wait.For(t, "it is printed", func() bool { _, got := lines(executions.LineQuery{}); return got == "1 one|2 tw" })
+	page, _ := lines(executions.LineQuery{})
 	if last := page.Lines[1]; !last.Open || page.Next != 2 || page.More || page.Total != 2 || last.At.Before(x.Marks.QueuedAt) {
 		t.Errorf("%+v", page)
 	}
@@ -51,17 +53,17 @@ func TestLines(t *testing.T) {
 	}
 	b.await(t, x.ID)
 	for range 2 {
-		page, got := lines(LineQuery{})
+		page, got := lines(executions.LineQuery{})
 		if got != "1 one|2 two|3 three" || page.Next != 0 || page.Lines[2].Open {
 			t.Errorf("%s, next %d", got, page.Next)
 		}
-		if _, got := lines(LineQuery{From: ptr(int64(2)), MaxLines: 1}); got != "2 two" {
+		if _, got := lines(executions.LineQuery{From: ptr(int64(2)), MaxLines: 1}); got != "2 two" {
 			t.Error(got)
 		}
-		if page, got := lines(LineQuery{Last: true, MaxLines: 2}); got != "2 two|3 three" || page.Before != 1 {
+		if page, got := lines(executions.LineQuery{Last: true, MaxLines: 2}); got != "2 two|3 three" || page.Before != 1 {
 			t.Error(got, page.Before)
 		}
-		if _, got := lines(LineQuery{Containing: ptr("T")}); got != "2 two|3 three" {
+		if _, got := lines(executions.LineQuery{Containing: ptr("T")}); got != "2 two|3 three" {
 			t.Error(got)
 		}
 		b.stop()
@@ -73,24 +75,24 @@ func TestLines(t *testing.T) {
 		err, memory = memory[0], []error{full}
 		return err
 	}
-	if short, err := b.Lines(t.Context(), x.ID, LineQuery{MaxLines: 10}, once); err != nil || len(short.Lines) != 1 || short.Next != 2 || !short.More {
+	if short, err := b.Executions.Lines(asServer(t), x.ID, executions.LineQuery{MaxLines: 10}, once); err != nil || len(short.Lines) != 1 || short.Next != 2 || !short.More {
 		t.Errorf("with memory for one line: %+v, %v", short, err)
 	}
-	if _, err := b.Lines(t.Context(), x.ID, LineQuery{MaxLines: 10}, once); !errors.Is(err, full) {
+	if _, err := b.Executions.Lines(asServer(t), x.ID, executions.LineQuery{MaxLines: 10}, once); !errors.Is(err, full) {
 		t.Errorf("with memory for none: %v", err)
 	}
-	for field, q := range map[string]LineQuery{
+	for field, q := range map[string]executions.LineQuery{
 		"last":       {MaxLines: 1, Last: true, From: ptr(int64(1))},
 		"maxLines":   {MaxLines: 1001},
 		"from":       {MaxLines: 1, From: ptr(int64(0))},
 		"skip":       {MaxLines: 1, From: ptr(int64(1)), Skip: ptr(int64(1))},
 		"containing": {MaxLines: 1, Containing: ptr("")},
 	} {
-		_, err := b.Lines(t.Context(), x.ID, q, free)
+		_, err := b.Executions.Lines(asServer(t), x.ID, q, free)
 		wantCode(t, err, runtime.CodeInvalidInput, field)
 	}
-	_, err = b.Lines(t.Context(), x.ID, LineQuery{MaxLines: 1, Skip: ptr(int64(-1))}, free)
+	_, err = b.Executions.Lines(asServer(t), x.ID, executions.LineQuery{MaxLines: 1, Skip: ptr(int64(-1))}, free)
 	wantCode(t, err, runtime.CodeInvalidInput, "skip")
-	_, err = b.Lines(t.Context(), "none", LineQuery{MaxLines: 1}, free)
+	_, err = b.Executions.Lines(asServer(t), "none", executions.LineQuery{MaxLines: 1}, free)
 	wantCode(t, err, runtime.CodeExecutionNotFound, "")
 }

@@ -96,7 +96,7 @@ func (m *memory) DeleteTenant(_ context.Context, id runtime.TenantID) error {
 var testKey = []byte("a key of thirty-two bytes, or so")
 
 // load returns a server's book over a store.
-func load(t testing.TB, s Store, c Config) *Book {
+func load(t testing.TB, s Store, c Config) *Registry {
 	t.Helper()
 	c.Store, c.Logger = s, zap.NewNop()
 	if c.Key == nil {
@@ -110,7 +110,7 @@ func load(t testing.TB, s Store, c Config) *Book {
 }
 
 // newBook returns a book that requires tokens, with the tenants physics and chemistry.
-func newBook(t testing.TB) (*Book, *memory) {
+func newBook(t testing.TB) (*Registry, *memory) {
 	t.Helper()
 	m := newMemory()
 	b := load(t, m, Config{FirstToken: "first"})
@@ -122,7 +122,7 @@ func newBook(t testing.TB) (*Book, *memory) {
 	return b, m
 }
 
-func (b *Book) make(t testing.TB, in NewToken) (access.Token, string) {
+func (b *Registry) make(t testing.TB, in NewToken) (access.Token, string) {
 	t.Helper()
 	in.Kind, in.Name = access.KindToken, "test"
 	made, text, err := b.CreateToken(t.Context(), access.Server(), in)
@@ -140,7 +140,7 @@ func wantCode(t testing.TB, what string, err error, code runtime.Code) {
 }
 
 // onDisk returns a book over a database, and the directory with its files.
-func onDisk(t testing.TB) (*Book, string) {
+func onDisk(t testing.TB) (*Registry, string) {
 	t.Helper()
 	dir := t.TempDir()
 	db, err := store.Open(t.Context(), filepath.Join(dir, "db"))

@@ -47,7 +47,7 @@ var errUnknown = unauthenticated("the token is unknown to this server, revoked o
 
 // Authenticate returns the caller with a token or a grant; "" is a caller without either. It
 // returns UNAUTHENTICATED if that isn't valid. It takes the same time for every wrong token.
-func (b *Book) Authenticate(shown string) (Caller, error) {
+func (b *Registry) Authenticate(shown string) (Caller, error) {
 	if shown == "" {
 		if b.Open() {
 			return b.anonymous(), nil
@@ -82,7 +82,7 @@ func (b *Book) Authenticate(shown string) (Caller, error) {
 }
 
 // anonymous returns the caller without a token, who ends when the first token is made.
-func (b *Book) anonymous() Caller {
+func (b *Registry) anonymous() Caller {
 	return Caller{Principal: access.Anonymous(), ended: b.nobody.ended}
 }
 
@@ -100,7 +100,7 @@ func (t *liveToken) caller() (Caller, error) {
 
 // ByID returns the caller with a token's id, for something that was signed for it; "" is a caller
 // without a token.
-func (b *Book) ByID(id string) (Caller, error) {
+func (b *Registry) ByID(id string) (Caller, error) {
 	if id == "" {
 		return b.Authenticate("")
 	}
@@ -117,7 +117,7 @@ func (b *Book) ByID(id string) (Caller, error) {
 }
 
 // Token returns the valid token with a text, and whether there is one.
-func (b *Book) Token(text string) (access.Token, bool) {
+func (b *Registry) Token(text string) (access.Token, bool) {
 	caller, err := b.Authenticate(text)
 	if err != nil || caller.Grant != nil {
 		return access.Token{}, false

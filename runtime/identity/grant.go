@@ -67,7 +67,7 @@ var (
 
 // Sign returns the text of a grant made by a caller, valid for life, and the grant with ID and
 // Expires set.
-func (b *Book) Sign(by access.Principal, g access.Grant, life time.Duration) (string, access.Grant, error) {
+func (b *Registry) Sign(by access.Principal, g access.Grant, life time.Duration) (string, access.Grant, error) {
 	if by.Grant != nil || by.Kind == access.KindServer {
 		return "", g, runtime.Errorf(runtime.CodeForbidden, "a grant can't make grants")
 	}
@@ -84,7 +84,7 @@ func (b *Book) Sign(by access.Principal, g access.Grant, life time.Duration) (st
 }
 
 // authenticateGrant returns the caller with a grant.
-func (b *Book) authenticateGrant(shown string) (Caller, error) {
+func (b *Registry) authenticateGrant(shown string) (Caller, error) {
 	token, err := jwt.ParseSigned(strings.TrimPrefix(shown, grantPrefix), []jose.SignatureAlgorithm{jose.HS256})
 	if err != nil {
 		return Caller{}, errGrant

@@ -158,7 +158,7 @@ func TestGrantsCarryTheirObjectAndRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for what, book := range map[string]*Book{"the server": b, "after a restart": load(t, m, Config{FirstToken: "first"})} {
+	for what, book := range map[string]*Registry{"the server": b, "after a restart": load(t, m, Config{FirstToken: "first"})} {
 		known, err := book.Authenticate(text)
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)
@@ -177,7 +177,7 @@ func TestGrantsCarryTheirObjectAndRights(t *testing.T) {
 	if _, err := b.RevokeToken(t.Context(), access.Server(), maker.ID, false); err != nil {
 		t.Fatal(err)
 	}
-	for _, book := range []*Book{b, load(t, m, Config{FirstToken: "first"})} {
+	for _, book := range []*Registry{b, load(t, m, Config{FirstToken: "first"})} {
 		_, err := book.Authenticate(text)
 		wantCode(t, "once its maker is revoked", err, runtime.CodeUnauthenticated)
 	}

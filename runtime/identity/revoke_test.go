@@ -16,7 +16,7 @@ import (
 )
 
 // makeBy makes a token with another one, whose text is by.
-func (b *Book) makeBy(t testing.TB, by string, in NewToken) (access.Token, string) {
+func (b *Registry) makeBy(t testing.TB, by string, in NewToken) (access.Token, string) {
 	t.Helper()
 	maker, err := b.Authenticate(by)
 	if err != nil {
@@ -67,7 +67,7 @@ func TestRevocationIncludesTokensMadeWithTheToken(t *testing.T) {
 	<-ctx.Done()
 	again := load(t, m, Config{FirstToken: "first"})
 	for _, text := range []string{leakedText, childText, grandchildText, lastText} {
-		for _, book := range []*Book{b, again} {
+		for _, book := range []*Registry{b, again} {
 			_, err := book.Authenticate(text)
 			wantCode(t, "what was made with it", err, runtime.CodeUnauthenticated)
 		}
@@ -135,7 +135,7 @@ func TestCallerWithAnEndedTokenCannotMakeChanges(t *testing.T) {
 		open := load(t, newMemory(), Config{Open: true})
 		_, _ = open.make(t, NewToken{Role: access.Admin, AllTenants: true})
 		for what, test := range map[string]struct {
-			book *Book
+			book *Registry
 			by   access.Principal
 		}{"revoked": {b, revoked}, "expired": {b, expired}, "without a token": {open, access.Anonymous()}} {
 			before := len(test.book.Tokens(access.Server(), true))

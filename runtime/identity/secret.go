@@ -49,7 +49,7 @@ func idOf(text string) (string, bool) {
 	return uuid.UUID(raw[:len(uuid.UUID{})]).String(), true
 }
 
-// IsMade reports whether a text has the form of the tokens that [Book.CreateToken] makes.
+// IsMade reports whether a text has the form of the tokens that [Registry.CreateToken] makes.
 func IsMade(text string) bool {
 	_, made := idOf(text)
 	return made

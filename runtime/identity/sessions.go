@@ -14,7 +14,7 @@ const maxSessions = 20
 // endOldest makes room for one more session of a person. It deletes ended sessions first, then the
 // oldest ones. A session that made tokens is ended but not deleted: see RevokeToken. Its caller
 // holds changing.
-func (b *Book) endOldest(ctx context.Context, subject string) error {
+func (b *Registry) endOldest(ctx context.Context, subject string) error {
 	now := b.clock.Now()
 	var all, ending []*liveToken
 	var deleting []string
@@ -50,7 +50,7 @@ func (b *Book) endOldest(ctx context.Context, subject string) error {
 }
 
 // makers returns the ids of the tokens that made others. The caller holds mu.
-func (b *Book) makers() map[string]bool {
+func (b *Registry) makers() map[string]bool {
 	makers := map[string]bool{}
 	for _, t := range b.tokens {
 		makers[t.CreatedBy] = true
@@ -59,7 +59,7 @@ func (b *Book) makers() map[string]bool {
 }
 
 // delete deletes tokens, which ends them. Its caller holds changing.
-func (b *Book) delete(ctx context.Context, ids []string) error {
+func (b *Registry) delete(ctx context.Context, ids []string) error {
 	if len(ids) == 0 {
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // signIn begins a session of a person.
-func (b *Book) signIn(t testing.TB, subject string) (access.Token, string) {
+func (b *Registry) signIn(t testing.TB, subject string) (access.Token, string) {
 	t.Helper()
 	made, text, err := b.CreateToken(t.Context(), access.Server(), NewToken{Kind: access.KindSession, Name: "somebody", Subject: subject, Tenant: "physics", Role: access.Admin, Life: time.Hour})
 	if err != nil {
@@ -20,7 +20,7 @@ func (b *Book) signIn(t testing.TB, subject string) (access.Token, string) {
 	return made, text
 }
 
-func (b *Book) ends(t testing.TB, what, text string, ended bool) {
+func (b *Registry) ends(t testing.TB, what, text string, ended bool) {
 	t.Helper()
 	if _, err := b.Authenticate(text); (err != nil) != ended {
 		t.Errorf("%s: %v", what, err)
@@ -62,7 +62,7 @@ func TestOnePersonsSessionsAreBounded(t *testing.T) {
 	b.ends(t, "the second one", second, false)
 	_, last := b.signIn(t, "Ada")
 	<-working
-	for _, book := range []*Book{b, load(t, m, Config{})} {
+	for _, book := range []*Registry{b, load(t, m, Config{})} {
 		book.ends(t, "the oldest", makerText, true)
 		book.ends(t, "the second one", second, true)
 		book.ends(t, "the last one", last, false)

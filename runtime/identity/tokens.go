@@ -33,7 +33,7 @@ type NewToken struct {
 // CreateToken makes a token, and returns its text, which isn't stored. A caller can't give a token
 // more than it has itself, and its own token must still be valid. The first token of an open server
 // must be an administrator's for all tenants; afterwards the server requires tokens.
-func (b *Book) CreateToken(ctx context.Context, by access.Principal, in NewToken) (access.Token, string, error) {
+func (b *Registry) CreateToken(ctx context.Context, by access.Principal, in NewToken) (access.Token, string, error) {
 	if err := in.validate(); err != nil {
 		return access.Token{}, "", err
 	}
@@ -88,7 +88,7 @@ func (b *Book) CreateToken(ctx context.Context, by access.Principal, in NewToken
 }
 
 // count returns how many tokens like with, or sessions like it, a tenant has: valid ones, and all.
-func (b *Book) count(with access.Token) (live, all int) {
+func (b *Registry) count(with access.Token) (live, all int) {
 	now := b.clock.Now()
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -157,7 +157,7 @@ func unknownTenant(id runtime.TenantID) error {
 
 // known returns an error if the caller's token has ended. Hold changing, so that no token is
 // revoked meanwhile.
-func (b *Book) known(by access.Principal) error {
+func (b *Registry) known(by access.Principal) error {
 	if by.Kind == access.KindServer {
 		return nil
 	}
@@ -177,7 +177,7 @@ type Revocation struct {
 // even if the token had ended, was never in the book, or can't be revoked (the token from a file).
 // It returns INVALID_INPUT for a token that the caller doesn't manage, unless alsoMade is set and
 // the caller manages tokens that it made.
-func (b *Book) RevokeToken(ctx context.Context, by access.Principal, id string, alsoMade bool) (Revocation, error) {
+func (b *Registry) RevokeToken(ctx context.Context, by access.Principal, id string, alsoMade bool) (Revocation, error) {
 	b.changing.Lock()
 	defer b.changing.Unlock()
 	if err := b.known(by); err != nil {
@@ -220,7 +220,7 @@ func (b *Book) RevokeToken(ctx context.Context, by access.Principal, id string, 
 
 // madeWith returns the tokens that a caller manages and that were made with a token, directly or
 // indirectly.
-func (b *Book) madeWith(by access.Principal, id string) []*liveToken {
+func (b *Registry) madeWith(by access.Principal, id string) []*liveToken {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	byMaker := map[string][]*liveToken{}
@@ -238,7 +238,7 @@ func (b *Book) madeWith(by access.Principal, id string) []*liveToken {
 }
 
 // revoke revokes those of tokens that haven't ended, and returns them by id. Its caller holds changing.
-func (b *Book) revoke(ctx context.Context, tokens []*liveToken) (map[string]access.Token, error) {
+func (b *Registry) revoke(ctx context.Context, tokens []*liveToken) (map[string]access.Token, error) {
 	now := b.clock.Now()
 	var ending []*liveToken
 	var stored []access.Token
@@ -273,7 +273,7 @@ func (b *Book) revoke(ctx context.Context, tokens []*liveToken) (map[string]acce
 }
 
 // PutTenant creates a tenant, or changes the settings that aren't nil.
-func (b *Book) PutTenant(ctx context.Context, id runtime.TenantID, weight *int, quotas *runtime.Quotas) (t runtime.Tenant, created bool, err error) {
+func (b *Registry) PutTenant(ctx context.Context, id runtime.TenantID, weight *int, quotas *runtime.Quotas) (t runtime.Tenant, created bool, err error) {
 	b.changing.Lock()
 	defer b.changing.Unlock()
 	t, there := b.Tenant(id)
@@ -320,7 +320,7 @@ func (b *Book) PutTenant(ctx context.Context, id runtime.TenantID, weight *int, 
 
 // DeleteTenant deletes a tenant and revokes its tokens. It returns false if there is none. The
 // default tenant can't be deleted.
-func (b *Book) DeleteTenant(ctx context.Context, id runtime.TenantID) (bool, error) {
+func (b *Registry) DeleteTenant(ctx context.Context, id runtime.TenantID) (bool, error) {
 	if id == runtime.DefaultTenant {
 		return false, runtime.Invalid("id", "the default tenant can't be deleted")
 	}
@@ -346,7 +346,7 @@ func (b *Book) DeleteTenant(ctx context.Context, id runtime.TenantID) (bool, err
 }
 
 // tokensOf returns the tokens of one tenant, including sessions.
-func (b *Book) tokensOf(id runtime.TenantID) []*liveToken {
+func (b *Registry) tokensOf(id runtime.TenantID) []*liveToken {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	var all []*liveToken

@@ -13,7 +13,7 @@ import (
 )
 
 // principal returns the caller with a new token.
-func (b *Book) principal(t testing.TB, in NewToken) access.Principal {
+func (b *Registry) principal(t testing.TB, in NewToken) access.Principal {
 	t.Helper()
 	_, text := b.make(t, in)
 	known, err := b.Authenticate(text)

@@ -23,19 +23,19 @@ type waiter struct {
 	before, after *waiter // of the same caller
 	place         int     // index in deadlines
 	dry           int     // queue.dry when it was pushed
-	waited        bool    // no runner was idle when it arrived
-	waits         bool    // admit left it waiting
+	queued        bool    // no runner was idle when it arrived
+	admitted      bool    // admit left it waiting
 }
 
 // claimed is the result of a claim.
 type claimed struct {
 	runner runtime.Runner
 	err    error
-	waited bool
+	queued bool
 }
 
 // answer sends the result. It never blocks, because a waiter is answered once.
-func (w *waiter) answer(r runtime.Runner, err error) { w.result <- claimed{r, err, w.waited} }
+func (w *waiter) answer(r runtime.Runner, err error) { w.result <- claimed{r, err, w.queued} }
 
 // enqueue adds a claim to the queue; settle then serves it or leaves it waiting.
 func (o *owner) enqueue(w *waiter) {
@@ -54,23 +54,23 @@ func (o *owner) admit() {
 	if o.newest = nil; w == nil || w.lane == nil {
 		return
 	}
-	if w.claim.Waits != nil {
-		if err := w.claim.Waits(); err != nil {
+	if w.claim.OnQueue != nil {
+		if err := w.claim.OnQueue(); err != nil {
 			o.waiting.remove(w)
 			w.answer(runtime.Runner{}, err)
 			return
 		}
 	}
-	w.waits = true
-	if w.claim.Waiting != nil {
-		w.claim.Waiting.begin()
+	w.admitted = true
+	if w.claim.Queued != nil {
+		w.claim.Queued.begin()
 	}
 }
 
 // endWait ends what admit began for a waiting claim.
 func (w *waiter) endWait() {
-	if w.claim.Waiting != nil {
-		w.claim.Waiting.end()
+	if w.claim.Queued != nil {
+		w.claim.Queued.end()
 	}
 }
 
@@ -106,7 +106,7 @@ func (o *owner) serve(now time.Time) time.Time {
 			}
 		}
 		o.waiting.serve(w)
-		if w.waits {
+		if w.admitted {
 			o.pace.served(now)
 		}
 		o.mark(e, w, now)
@@ -198,10 +198,10 @@ func (o *owner) requeue(w *waiter) {
 	case o.goal.deleted || !o.goal.env.Claimable(w.claim.Claim.Tenant): // see enqueue
 		w.answer(runtime.Runner{}, o.goal.errDeleted())
 		return
-	case !w.waits:
+	case !w.admitted:
 		o.newest = w // admit decides whether it may wait
-	case w.claim.Waiting != nil:
-		w.claim.Waiting.waits.Store(true)
+	case w.claim.Queued != nil:
+		w.claim.Queued.waits.Store(true)
 	}
 	o.waiting.push(w)
 }

@@ -124,7 +124,7 @@ func (o *owner) settle(now time.Time) time.Time {
 		o.start(now)
 	}
 	// New starts count too, so this comes after them.
-	o.hurry()
+	o.raisePriorities()
 	wake = earlier(wake, actions.WakeAt)
 	wake = earlier(wake, o.watchIdle(now, o.publish(false)))
 	return earlier(wake, o.stuckAt)
@@ -153,10 +153,10 @@ func (o *owner) start(now time.Time) {
 	o.request(e)
 }
 
-// hurry raises the priority of as many starts as there are waiting claims, oldest refills first, since
+// raisePriorities raises the priority of as many starts as there are waiting claims, oldest refills first, since
 // these may be waiting for room. It lowers the priority again of starts whose claims have left;
 // otherwise they would keep others from that room forever.
-func (o *owner) hurry() {
+func (o *owner) raisePriorities() {
 	missing := o.waiting.length()
 	var refills, urgent []*entry
 	for _, e := range o.runners {

@@ -159,11 +159,11 @@ type Claim struct {
 	WaitFor time.Duration // how long to wait if no runner is idle; 0: not at all
 	Caller  string        // waiting claims of one tenant's callers take turns
 	Weight  int           // turns of Claim.Tenant per turn of a tenant with weight 1; 0: 1
-	Waiting *Waiting      // tracks it while it waits; nil: not tracked
+	Queued  *Queued       // tracks it while it waits; nil: not tracked
 
-	// Waits is called by the owner before the claim begins to wait, and not if a runner is idle. An
+	// OnQueue is called by the owner before the claim begins to wait, and not if a runner is idle. An
 	// error answers the claim. It must not block or call the pool. nil: not called.
-	Waits func() error
+	OnQueue func() error
 }
 
 // ErrUnwanted is the cause of a claim's ctx if no retry of the claim's key will want its
@@ -183,7 +183,7 @@ func (p *Pool) Claim(ctx context.Context, claim Claim) (runtime.Runner, error) {
 	}
 	select {
 	case c := <-w.result:
-		p.history.claim(time.Since(began), !c.waited, c.err)
+		p.history.claim(time.Since(began), !c.queued, c.err)
 		return c.runner, c.err
 	case <-p.ended:
 	case <-ctx.Done():

@@ -63,7 +63,7 @@ func (q *queue) next() *waiter {
 // tenant and of its caller.
 func (q *queue) serve(w *waiter) {
 	// If dry has grown, the idle runners ran out while w was in the queue.
-	w.waited = q.dry > w.dry
+	w.queued = q.dry > w.dry
 	w.flow.Queue.EndTurn(w.lane)
 	q.tenants.EndTurn(w.flow)
 	q.remove(w)

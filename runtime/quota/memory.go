@@ -123,3 +123,27 @@ func (m *Memory) Usage() (used, limit int64) {
 
 // kib returns bytes in KiB, rounded up.
 func kib(bytes int64) int64 { return (bytes + 1<<10 - 1) >> 10 }
+
+// BytesOf returns the memory of texts.
+func BytesOf(texts ...string) (n int64) {
+	for _, text := range texts {
+		n += int64(len(text)) + 16
+	}
+	return n
+}
+
+// BytesOfLabels returns the memory of labels.
+func BytesOfLabels(labels []runtime.Label) (n int64) {
+	for _, l := range labels {
+		n += BytesOf(l.Name, l.Value)
+	}
+	return n
+}
+
+// BytesOfVariables returns the memory of variables.
+func BytesOfVariables(variables []runtime.Variable) (n int64) {
+	for _, v := range variables {
+		n += BytesOf(v.Name, v.Value)
+	}
+	return n
+}

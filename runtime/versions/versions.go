@@ -15,22 +15,22 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/events"
-	"github.com/rockpool/rockpool/runtime/guard"
 	"github.com/rockpool/rockpool/runtime/language"
+	"github.com/rockpool/rockpool/runtime/request"
 )
 
-// A Book keeps the versions of a server's environments. Its methods are safe for concurrent use.
-type Book struct {
-	guard     *guard.Guard
+// A Cache keeps the versions of a server's environments. Its methods are safe for concurrent use.
+type Cache struct {
+	engine    *engine.Engine
 	languages *language.Set
 
 	mu    sync.Mutex // guards known
 	known map[runtime.EnvironmentID]*measurement
 }
 
-// New returns an empty book.
-func New(g *guard.Guard, languages *language.Set) *Book {
-	return &Book{guard: g, languages: languages, known: map[runtime.EnvironmentID]*measurement{}}
+// New returns an empty cache.
+func New(e *engine.Engine, languages *language.Set) *Cache {
+	return &Cache{engine: e, languages: languages, known: map[runtime.EnvironmentID]*measurement{}}
 }
 
 // A measurement is one measurement of an environment. Its fields may be read after done is closed.
@@ -60,7 +60,7 @@ const (
 // A failed measurement is repeated after a minute at the earliest.
 //
 // It checks no permission to see env: env must come from a call that did.
-func (b *Book) Versions(ctx context.Context, env runtime.Environment) (found map[string]string, known bool) {
+func (b *Cache) Versions(ctx context.Context, env runtime.Environment) (found map[string]string, known bool) {
 	m := b.measurement(ctx, env)
 	if m == nil {
 		return nil, false
@@ -76,13 +76,13 @@ func (b *Book) Versions(ctx context.Context, env runtime.Environment) (found map
 }
 
 // measurement returns the current measurement, or starts one; nil if the caller may not start one.
-func (b *Book) measurement(ctx context.Context, env runtime.Environment) *measurement {
+func (b *Cache) measurement(ctx context.Context, env runtime.Environment) *measurement {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if m := b.known[env.ID]; m != nil && m.holds(env, time.Now()) {
 		return m
 	}
-	if _, err := b.guard.Allowed(ctx, "claimRunner"); err != nil {
+	if _, err := b.engine.Callers.Allowed(ctx, "claimRunner"); err != nil {
 		return nil
 	}
 	if len(b.known) >= most {
@@ -90,7 +90,7 @@ func (b *Book) measurement(ctx context.Context, env runtime.Environment) *measur
 	}
 	m := &measurement{of: env, done: make(chan struct{})}
 	// The measurement continues when its caller leaves, for later ones.
-	err := b.guard.Go(access.Alone(ctx), func(ctx context.Context) {
+	err := b.engine.Go(access.Alone(ctx), func(ctx context.Context) {
 		defer close(m.done)
 		if b.measure(ctx, env, m) != nil {
 			m.versions = nil
@@ -122,12 +122,12 @@ func (m *measurement) holds(env runtime.Environment, now time.Time) bool {
 
 // measure runs the version commands of the environment's languages one after the other in one
 // runner. The audit log and the list of executions show the caller that asked.
-func (b *Book) measure(ctx context.Context, env runtime.Environment, m *measurement) error {
-	runner, err := b.guard.Claim(ctx, engine.ClaimInput{EnvironmentID: env.ID, InactivityTimeout: new(2 * patience), WaitFor: new(patience)})
+func (b *Cache) measure(ctx context.Context, env runtime.Environment, m *measurement) error {
+	runner, err := b.engine.Runners.Claim(ctx, request.Claim{EnvironmentID: env.ID, InactivityTimeout: new(2 * patience), WaitFor: new(patience)})
 	if err != nil {
 		return err
 	}
-	defer func() { _, _ = b.guard.Release(ctx, runner.ID) }() // on an error, its inactivity timeout ends it
+	defer func() { _, _ = b.engine.Runners.Release(ctx, runner.ID) }() // on an error, its inactivity timeout ends it
 	m.revision, m.versions = runner.Environment.Revision, map[string]string{}
 	for _, recipe := range b.languages.All() {
 		if len(recipe.Version) == 0 || !slices.Contains(recipe.Environments, env.ID) {
@@ -146,19 +146,19 @@ func (b *Book) measure(ctx context.Context, env runtime.Environment, m *measurem
 
 // run runs a language's version command in a runner. It returns the printed version, and whether
 // the language exists there.
-func (b *Book) run(ctx context.Context, id runtime.RunnerID, recipe language.Recipe) (version string, there bool, err error) {
-	x, err := b.guard.Start(ctx, engine.StartInput{RunnerID: id, Command: recipe.Version, TimeLimit: new(perCommand)})
+func (b *Cache) run(ctx context.Context, id runtime.RunnerID, recipe language.Recipe) (version string, there bool, err error) {
+	x, err := b.engine.Executions.Start(ctx, request.Start{RunnerID: id, Command: recipe.Version, TimeLimit: new(perCommand)})
 	if err != nil {
 		return "", false, err
 	}
-	x, err = b.guard.Execution(ctx, x.ID, (perCommand+patience)*time.Second)
+	x, err = b.engine.Executions.Get(ctx, x.ID, (perCommand+patience)*time.Second)
 	if err != nil {
 		return "", false, err
 	}
 	if there, err = found(x); !there {
 		return "", false, err
 	}
-	chunks, _, _, err := b.guard.Output(ctx, x.ID, "", 4096, func([]byte) error { return nil })
+	chunks, _, _, err := b.engine.Executions.Output(ctx, x.ID, "", 4096, func([]byte) error { return nil })
 	if err != nil {
 		return "", false, err
 	}
