@@ -6,7 +6,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// PinImage implements engine.Images. It asks the image's registry for the digest, so that all nodes
+// PinImage implements environments.Images. It asks the image's registry for the digest, so that all nodes
 // run the same bytes.
 func (c *Cluster) PinImage(ctx context.Context, reference string) (runtime.ImagePin, error) {
 	if c.config.Resolve == nil || reference == runtime.DefaultImage {
@@ -19,7 +19,7 @@ func (c *Cluster) PinImage(ctx context.Context, reference string) (runtime.Image
 	return pin, err
 }
 
-// ImageStatus implements engine.Images. A node pulls a pinned image by its digest when it first
+// ImageStatus implements environments.Images. A node pulls a pinned image by its digest when it first
 // needs it.
 func (c *Cluster) ImageStatus(pin runtime.ImagePin) runtime.ImageStatus {
 	if pin.Digest == "" {

@@ -455,7 +455,7 @@ func TestFloodOfExecutions(t *testing.T) {
 		}
 	}
 	wait.For(t, "all to end", func() bool {
-		page, err := b.engine.Executions.List(context.WithoutCancel(t.Context()), request.Executions{States: []runtime.ExecutionState{runtime.ExecutionFinished}}, 100, "", func(int) error { return nil })
+		page, err := b.engine.Executions.List(access.With(context.WithoutCancel(t.Context()), access.Server()), request.Executions{States: []runtime.ExecutionState{runtime.ExecutionFinished}}, 100, "", func(int) error { return nil })
 		return err == nil && len(page.Executions) == pendingRunner
 	})
 }

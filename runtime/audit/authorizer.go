@@ -46,7 +46,7 @@ type Authorizer struct{ log *Log }
 // NewAuthorizer returns an Authorizer that records in log. With a nil log, it records nothing.
 func NewAuthorizer(log *Log) *Authorizer { return &Authorizer{log} }
 
-// records reports whether what a caller does is recorded. What the server does itself isn't.
+// records reports whether the operations of a caller are recorded. Those of the server itself aren't.
 func (a *Authorizer) records(p access.Principal) bool {
 	return a.log != nil && p.Kind != access.KindServer
 }

@@ -100,8 +100,8 @@ func (s *Service) Delete(ctx context.Context, id runtime.EnvironmentID, endClaim
 	return deleted, err
 }
 
-// object returns an environment for the audit log. Who may change it is checked later, because a
-// deleted one may still have runners.
+// object returns an environment for the audit log. Registry.delete checks whether the caller may change
+// it, because a deleted one may still have runners.
 func (s *Service) object(id runtime.EnvironmentID) audit.Object {
 	return audit.Object{Kind: audit.OfEnvironment, ID: string(id), Find: func(access.Principal) (runtime.TenantID, error) {
 		if env, ok := s.registry.Get(id); ok {

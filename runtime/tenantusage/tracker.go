@@ -1,6 +1,6 @@
 // Package tenantusage counts what tenants use: runners, waiting claims, executions, the sizes of pools,
 // and stored inputs. Each is acquired from the tenant's quotas before it is made, and released when it
-// ends. What an earlier server left is adopted, whatever the quotas. Methods are safe for concurrent
+// ends. Runners and executions of an earlier server are adopted, whatever the quotas. Methods are safe for concurrent
 // use, except those of reservations.
 package tenantusage
 
