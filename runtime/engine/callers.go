@@ -128,10 +128,11 @@ func (s *Callers) AcquireSubscription(ctx context.Context) (done func(), err err
 	if p.AllTenants {
 		return func() {}, nil
 	}
-	if err := s.e.usage.Quotas.Acquire(p.Tenant, quota.Subscriptions); err != nil {
+	account := s.e.usage.Quotas.Of(p.Tenant)
+	if err := account.Acquire(quota.Subscriptions, 1); err != nil {
 		return nil, err
 	}
-	return func() { s.e.usage.Quotas.Release(p.Tenant, quota.Subscriptions) }, nil
+	return func() { account.Release(quota.Subscriptions, 1) }, nil
 }
 
 // tenant returns a tenant as the object of an operation. Its entries are of the whole server.

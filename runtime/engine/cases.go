@@ -233,7 +233,7 @@ func (e *Engine) recallBatches(ctx context.Context) ([]*batch.Coordinator, error
 		e.leaseBatch(u.Batch)
 		e.inputs.Adopt(u.Batch.Tenant, u.Batch.InputBytes)
 		// A batch counts as one execution.
-		e.usage.Quotas.Adopt(u.Batch.Tenant, quota.Executions, 1)
+		e.usage.Quotas.Of(u.Batch.Tenant).Adopt(quota.Executions, 1)
 		recalled = append(recalled, c)
 	}
 	return recalled, nil

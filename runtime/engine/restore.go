@@ -136,7 +136,7 @@ func (e *Engine) resumeAll(ctx context.Context, unfinished []store.Unfinished, r
 		e.inputs.Adopt(x.Tenant, tenantusage.InputOf(x, s.Stored()))
 		if x.Batch == nil {
 			s.Keep(e.memory.Adopt(x.Tenant, bytesOfExecution(x)+s.Bytes()))
-			e.usage.Quotas.Adopt(x.Tenant, quota.Executions, 1)
+			e.usage.Quotas.Of(x.Tenant).Adopt(quota.Executions, 1)
 		}
 	}
 	e.counts.Resumed.Add(int64(len(sessions)))

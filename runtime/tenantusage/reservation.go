@@ -31,7 +31,7 @@ func (r reservation) beyond(other reservation) quota.Amounts {
 // turn to change environments must be held, as for the methods below.
 func (u *Tracker) Reserve(env runtime.Environment) (undo func(), err error) {
 	from, to := u.pools[env.ID], reservationOf(env)
-	if err := u.Quotas.AcquireAll(to.tenant, to.beyond(from)); err != nil {
+	if err := u.Quotas.Of(to.tenant).AcquireAll(to.beyond(from)); err != nil {
 		return nil, err
 	}
 	u.replace(env.ID, to)
@@ -46,14 +46,14 @@ func (u *Tracker) ReleaseReserved(id runtime.EnvironmentID) { u.adopt(id, reserv
 
 // adopt replaces a reservation, whatever the quotas.
 func (u *Tracker) adopt(id runtime.EnvironmentID, to reservation) {
-	u.Quotas.AdoptAll(to.tenant, to.beyond(u.pools[id]))
+	u.Quotas.Of(to.tenant).AdoptAll(to.beyond(u.pools[id]))
 	u.replace(id, to)
 }
 
 // replace replaces a reservation after what is new has been taken.
 func (u *Tracker) replace(id runtime.EnvironmentID, to reservation) {
 	from := u.pools[id]
-	u.Quotas.ReleaseAll(from.tenant, from.beyond(to))
+	u.Quotas.Of(from.tenant).ReleaseAll(from.beyond(to))
 	if u.pools[id] = to; to.amounts == (quota.Amounts{}) {
 		delete(u.pools, id)
 	}

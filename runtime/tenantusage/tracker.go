@@ -5,8 +5,11 @@
 package tenantusage
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,12 +31,34 @@ type Config struct {
 // it with New.
 type Tracker struct {
 	Config
-	pools   map[runtime.EnvironmentID]reservation // see Reserve
-	waiting waiting
+	pools map[runtime.EnvironmentID]reservation // see Reserve
 
 	mu      sync.Mutex                       // guards the fields below, and the state of waiters
 	runners map[runtime.RunnerID]reservation // runners that are counted
-	Shares  quota.Bound                      // of waiting claims
+	waiting map[*waiter]struct{}
+	Shares  quota.Bound // of waiting claims
+}
+
+// A WaitingClaim is a claim that waits in its pool's queue, or for its tenant's quota of runners.
+type WaitingClaim struct {
+	ID            string // it sorts like a [runtime.RunnerID]
+	Tenant        runtime.TenantID
+	EnvironmentID runtime.EnvironmentID
+	Position      int           // 1 is the next one; 0: unknown yet, or it waits for its quota
+	EstimatedWait time.Duration // 0: unknown
+	Since         time.Time
+	ExpiresAt     time.Time // when its WaitFor ends
+}
+
+// A waiter is a claim that may have to wait.
+type waiter struct {
+	claim WaitingClaim                     // without its position
+	place func(context.Context) pool.Place // its position in the pool's queue
+	free  bool                             // not counted against quotas
+	bytes int64                            // of memory, while it waits
+
+	queued, answered bool // guarded by Tracker.mu
+	kept             *quota.Kept
 }
 
 // maxWaiting bounds the waiting claims of all tenants together. One tenant gets at most half.
@@ -51,7 +76,7 @@ func New(c Config) *Tracker {
 	if c.Weight == nil {
 		c.Weight = func(runtime.TenantID) int { return runtime.DefaultWeight }
 	}
-	return &Tracker{Config: c, runners: map[runtime.RunnerID]reservation{}, pools: map[runtime.EnvironmentID]reservation{},
+	return &Tracker{Config: c, runners: map[runtime.RunnerID]reservation{}, pools: map[runtime.EnvironmentID]reservation{}, waiting: map[*waiter]struct{}{},
 		Shares: quota.Bound{Limit: maxWaiting, Quota: quota.Waiting.String(), Of: "waiting claims"}}
 }
 
@@ -81,7 +106,7 @@ func (u *Tracker) Claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (ru
 	}
 	defer u.answered(w)
 	if !later {
-		if err := u.Quotas.Claim(tenant); err != nil {
+		if err := u.Quotas.Of(tenant).Claim(); err != nil {
 			return runtime.Runner{}, err
 		}
 	}
@@ -90,21 +115,21 @@ func (u *Tracker) Claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (ru
 	}
 	needs := quota.ReservedBy(p.Environment().Resources, 1)
 	if later {
-		u.Quotas.AdoptAll(tenant, needs)
-	} else if err := u.Quotas.AcquireAll(tenant, needs); err != nil {
-		u.Quotas.Release(tenant, quota.Runners)
+		u.Quotas.Of(tenant).AdoptAll(needs)
+	} else if err := u.Quotas.Of(tenant).AcquireAll(needs); err != nil {
+		u.Quotas.Of(tenant).Release(quota.Runners, 1)
 		return runtime.Runner{}, err
 	}
 	if !later {
 		// The wait for the quota is part of WaitFor.
 		claim.WaitFor = max(claim.WaitFor-time.Since(began), 0)
 	}
-	u.Quotas.Pend(tenant, 1)
+	u.Quotas.Of(tenant).Pend(1)
 	r, err := p.Claim(ctx, claim)
-	u.Quotas.Pend(tenant, -1)
+	u.Quotas.Of(tenant).Pend(-1)
 	if err != nil {
-		u.Quotas.Release(tenant, quota.Runners)
-		u.Quotas.ReleaseAll(tenant, needs)
+		u.Quotas.Of(tenant).Release(quota.Runners, 1)
+		u.Quotas.Of(tenant).ReleaseAll(needs)
 		return r, err
 	}
 	u.mu.Lock()
@@ -121,7 +146,7 @@ func (u *Tracker) Claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (ru
 // batch waits without a limit.
 func (u *Tracker) acquire(ctx context.Context, claim pool.Claim, later bool) error {
 	tenant, longest := claim.Claim.Tenant, claim.WaitFor
-	err := u.Quotas.Acquire(tenant, quota.Runners)
+	err := u.Quotas.Of(tenant).Acquire(quota.Runners, 1)
 	if later {
 		longest = math.MaxInt64
 	}
@@ -131,14 +156,14 @@ func (u *Tracker) acquire(ctx context.Context, claim pool.Claim, later bool) err
 	if err := claim.OnQueue(); err != nil {
 		return err
 	}
-	return u.Quotas.Wait(ctx, tenant, quota.Runners, longest)
+	return u.Quotas.Of(tenant).Wait(ctx, quota.Runners, longest)
 }
 
 // wait counts a claim that begins to wait, once, until answered is called.
 func (u *Tracker) wait(w *waiter) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if w.waits || w.answered {
+	if w.queued || w.answered {
 		return nil
 	}
 	if tenant := w.claim.Tenant; !w.free {
@@ -147,7 +172,7 @@ func (u *Tracker) wait(w *waiter) error {
 		}
 		kept, err := u.Memory.Keep(tenant, w.bytes, "a waiting claim")
 		if err == nil {
-			err = u.Quotas.Acquire(tenant, quota.Waiting)
+			err = u.Quotas.Of(tenant).Acquire(quota.Waiting, 1)
 		}
 		if err != nil {
 			kept.Free()
@@ -156,8 +181,9 @@ func (u *Tracker) wait(w *waiter) error {
 		}
 		w.kept = kept
 	}
-	w.waits = true
-	u.waiting.add(w)
+	w.queued = true
+	w.claim.ID = runtime.NewWaitingID()
+	u.waiting[w] = struct{}{}
 	return nil
 }
 
@@ -166,14 +192,14 @@ func (u *Tracker) answered(w *waiter) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	w.answered = true
-	if !w.waits {
+	if !w.queued {
 		return
 	}
-	u.waiting.remove(w)
+	delete(u.waiting, w)
 	w.kept.Free()
 	if !w.free {
 		u.Shares.Release(w.claim.Tenant)
-		u.Quotas.Release(w.claim.Tenant, quota.Waiting)
+		u.Quotas.Of(w.claim.Tenant).Release(quota.Waiting, 1)
 	}
 }
 
@@ -184,8 +210,8 @@ func (u *Tracker) RunnerGone(id runtime.RunnerID) {
 	delete(u.runners, id)
 	u.mu.Unlock()
 	if held {
-		u.Quotas.Release(of.tenant, quota.Runners)
-		u.Quotas.ReleaseAll(of.tenant, of.amounts)
+		u.Quotas.Of(of.tenant).Release(quota.Runners, 1)
+		u.Quotas.Of(of.tenant).ReleaseAll(of.amounts)
 	}
 }
 
@@ -195,8 +221,8 @@ func (u *Tracker) Adopt(r runtime.Runner) {
 		return
 	}
 	of := reservation{r.Claim.Tenant, quota.ReservedBy(r.Environment.Resources, 1)}
-	u.Quotas.Adopt(of.tenant, quota.Runners, 1)
-	u.Quotas.AdoptAll(of.tenant, of.amounts)
+	u.Quotas.Of(of.tenant).Adopt(quota.Runners, 1)
+	u.Quotas.Of(of.tenant).AdoptAll(of.amounts)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.runners[r.ID] = of
@@ -205,21 +231,21 @@ func (u *Tracker) Adopt(r runtime.Runner) {
 // Begin acquires an execution from a tenant's quota. A batch acquires one for all its executions until
 // it ends, so that a batch that has begun isn't refused.
 func (u *Tracker) Begin(tenant runtime.TenantID) error {
-	if err := u.Quotas.Start(tenant); err != nil {
+	if err := u.Quotas.Of(tenant).Start(); err != nil {
 		return err
 	}
-	return u.Quotas.Acquire(tenant, quota.Executions)
+	return u.Quotas.Of(tenant).Acquire(quota.Executions, 1)
 }
 
 // End releases what Begin acquired.
-func (u *Tracker) End(tenant runtime.TenantID) { u.Quotas.Release(tenant, quota.Executions) }
+func (u *Tracker) End(tenant runtime.TenantID) { u.Quotas.Of(tenant).Release(quota.Executions, 1) }
 
 // Room returns QUOTA_EXCEEDED if Begin would, so that no runner is claimed needlessly.
 func (u *Tracker) Room(tenant runtime.TenantID) error {
-	if err := u.Quotas.Start(tenant); err != nil {
+	if err := u.Quotas.Of(tenant).Start(); err != nil {
 		return err
 	}
-	return u.Quotas.Room(tenant, quota.Executions)
+	return u.Quotas.Of(tenant).Room(quota.Executions)
 }
 
 // Ended releases an execution that isn't part of a batch, and counts what it used today.
@@ -227,5 +253,27 @@ func (u *Tracker) Ended(x runtime.Execution) {
 	if x.Batch == nil {
 		u.End(x.Tenant)
 	}
-	u.Quotas.Spend(x)
+	u.Quotas.Of(x.Tenant).Spend(x.Usage.User+x.Usage.System, x.Usage.OutputBytes)
+}
+
+// WaitingClaims returns at most first of the waiting claims after an id, oldest first, and the number of
+// all that match.
+func (u *Tracker) WaitingClaims(ctx context.Context, filter request.Waiting, first int, after string) (claims []WaitingClaim, total int) {
+	u.mu.Lock()
+	all := slices.Collect(maps.Keys(u.waiting))
+	u.mu.Unlock()
+	slices.SortFunc(all, func(a, b *waiter) int { return cmp.Compare(a.claim.ID, b.claim.ID) })
+	for _, w := range all {
+		if filter.Tenant != nil && w.claim.Tenant != *filter.Tenant || filter.EnvironmentID != "" && w.claim.EnvironmentID != filter.EnvironmentID {
+			continue
+		}
+		total++
+		if w.claim.ID <= after || len(claims) == first {
+			continue
+		}
+		claim, place := w.claim, w.place(ctx)
+		claim.Position, claim.EstimatedWait = place.Position, place.EstimatedWait
+		claims = append(claims, claim)
+	}
+	return claims, total
 }
