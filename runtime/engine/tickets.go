@@ -39,50 +39,39 @@ func (s *Tickets) object(id runtime.TicketID) audit.Object {
 // new ticket, for the runner that Claim would return. The same holder gets the same ticket while it
 // waits. It keeps the runner even if nothing polls the ticket.
 func (s *Tickets) Open(ctx context.Context, in request.Claim) (t ticket.Ticket, err error) {
-	asked := in.EnvironmentID
-	defer func() {
-		s.e.auth.Made(ctx, "claimRunner", audit.OfTicket, string(t.ID), in.Tenant, err, resumption(t.Resumed)...)
-	}()
-	p, err := s.e.auth.Allow(ctx, "claimRunner")
-	if err != nil {
-		return ticket.Ticket{}, err
-	}
-	in.Tenant, in.EnvironmentID = s.e.claimant(p, asked)
-	in.Keys = p.Keys()
-	claim, err := in.Parse()
-	if err != nil {
-		return ticket.Ticket{}, err
-	}
-	if in.WaitFor == nil {
-		claim.WaitFor = request.MaxWait
-	}
-	id, key, held := in.EnvironmentID, claim.Claim.Key, in.Holder != nil
-	if held {
-		key = request.HolderKey(id, claim.Claim)
-	}
-	alone := access.Alone(ctx)
-	t, err = s.e.tickets.Open(ctx, ticket.Order{
-		Tenant: claim.Claim.Tenant, EnvironmentID: id, WaitFor: claim.WaitFor, Key: key, Input: claim.Claim.Input, Bytes: quota.BytesOfLabels(claim.Claim.Labels), Held: held,
-		Claim: func(ctx context.Context, queued *pool.Queued) (runtime.RunnerID, bool, error) {
-			claim := claim
-			claim.Queued = queued
-			// Unlike another claim with a key, it ends with ctx, and so with the ticket.
-			spawn := func(f func(context.Context)) error { return s.e.jobs.Go(ctx, f) }
-			r, ours, err := s.e.claimBy(ctx, spawn, id, claim)
-			return r.ID, ours, err
-		},
-		Claimed: func(of ticket.Ticket) {
-			s.e.auth.Record(alone, "claimRunner", audit.OfRunner, string(of.Runner), of.Tenant, nil, append(resumption(of.Resumed), audit.Ref("ticket", of.ID))...)
-		},
-		Place: func(ctx context.Context, queued *pool.Queued) pool.Place {
-			p := s.e.environments.Pool(id)
-			if p == nil {
-				return pool.Place{}
-			}
-			return p.Place(ctx, queued)
-		},
+	err = s.e.claiming(ctx, in, audit.OfTicket, func(id runtime.EnvironmentID, claim pool.Claim) (string, bool, error) {
+		if in.WaitFor == nil {
+			claim.WaitFor = request.MaxWait
+		}
+		key, held := claim.Claim.Key, in.Holder != nil
+		if held {
+			key = request.HolderKey(id, claim.Claim)
+		}
+		alone := access.Alone(ctx)
+		t, err = s.e.tickets.Open(ctx, ticket.Order{
+			Tenant: claim.Claim.Tenant, EnvironmentID: id, WaitFor: claim.WaitFor, Key: key, Input: claim.Claim.Input, Bytes: quota.BytesOfLabels(claim.Claim.Labels), Held: held,
+			Claim: func(ctx context.Context, queued *pool.Queued) (runtime.RunnerID, bool, error) {
+				claim := claim
+				claim.Queued = queued
+				// Unlike another claim with a key, it ends with ctx, and so with the ticket.
+				spawn := func(f func(context.Context)) error { return s.e.jobs.Go(ctx, f) }
+				r, ours, err := s.e.claimBy(ctx, spawn, id, claim)
+				return r.ID, ours, err
+			},
+			Claimed: func(of ticket.Ticket) {
+				s.e.auth.Record(alone, "claimRunner", audit.OfRunner, string(of.Runner), of.Tenant, nil, append(resumption(of.Resumed), audit.Ref("ticket", of.ID))...)
+			},
+			Place: func(ctx context.Context, queued *pool.Queued) pool.Place {
+				p := s.e.environments.Pool(id)
+				if p == nil {
+					return pool.Place{}
+				}
+				return p.Place(ctx, queued)
+			},
+		})
+		return string(t.ID), t.Resumed, err
 	})
-	return t, noEnvironment(err, asked, in.EnvironmentID)
+	return t, err
 }
 
 // Get returns the current state of a ticket, and counts as a poll.
