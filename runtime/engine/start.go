@@ -254,7 +254,7 @@ func (e *Engine) leaseExecution(x runtime.Execution) {
 func (s *Executions) RenewLease(ctx context.Context, id string) (bool, error) {
 	err := s.e.auth.See(ctx, "renewLease", s.e.batch(ctx, runtime.BatchID(id)))
 	if runtime.CodeOf(err) == runtime.CodeBatchNotFound {
-		err = s.Allow(ctx, "renewLease", runtime.ExecutionID(id))
+		err = s.e.auth.See(ctx, "renewLease", s.e.sessions.Object(ctx, runtime.ExecutionID(id)))
 	}
 	return err == nil && s.e.leases.renew(id), err
 }

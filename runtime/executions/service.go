@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/audit"
 	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/request"
@@ -24,11 +23,6 @@ type Service struct {
 
 // NewService returns the Service of a registry.
 func NewService(auth *audit.Authorizer, registry *Registry) *Service { return &Service{auth, registry} }
-
-// Allow returns an error unless the caller may use an operation that only reads on an execution.
-func (s *Service) Allow(ctx context.Context, op access.Operation, id runtime.ExecutionID) error {
-	return s.auth.See(ctx, op, s.registry.Object(ctx, id))
-}
 
 // Get returns an execution once it has ended, or its current state after wait.
 func (s *Service) Get(ctx context.Context, id runtime.ExecutionID, wait time.Duration) (runtime.Execution, error) {
