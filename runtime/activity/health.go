@@ -1,6 +1,6 @@
-// Package activity says what a server does: the state of its components, counters since its start, how
-// many executions failed in the last minute, and which pool alerts were raised and resolved. All of it
-// is in bounded memory, and starts empty with the server. Its types are safe for concurrent use.
+// Package activity says what a server does. It has the state of its components, counters since its
+// start, the failures of the last minute, and the pool alerts that were raised and resolved. All of it is
+// in bounded memory, and starts empty with the server. Its types are safe for concurrent use.
 package activity
 
 import (

@@ -103,9 +103,9 @@ func (s *Runners) Waiting(ctx context.Context, filter request.Waiting, first int
 }
 
 // claimBy claims a runner, once for each key or holder, even if the environment is deleted afterwards.
-// spawn starts the goroutine in which a claim with a key or a holder runs. Such a claim continues when
-// its caller disconnects, so that a retry finds its runner. The result first reports that this call
-// claimed the runner, not another one with the same key or holder.
+// A claim with a key or a holder runs in a goroutine that spawn starts. So it continues when its caller
+// disconnects, and a retry finds its runner. The result first reports that this call claimed the runner,
+// not another one with the same key or holder.
 func (e *Engine) claimBy(ctx context.Context, spawn func(func(context.Context)) error, id runtime.EnvironmentID, claim pool.Claim) (r runtime.Runner, first bool, err error) {
 	began, held := time.Now(), claim.Claim.Holder != ""
 	defer func() {
