@@ -141,15 +141,18 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 	e.files = files.New(reach{e}, config.Memory)
 	e.tickets = ticket.New(ticket.Options{Spawn: e.jobs.Add, Release: e.releaseUnseen, Memory: config.Memory, Grace: config.Grace})
 	e.logs = logdir.New(filepath.Join(config.Dir, "output"), logdir.Options{
-		Clock: e.clock, Store: store, Logger: config.Logger, Keep: config.Keep, KeepBytes: config.KeepBytes, Failing: e.retentionFails,
+		Clock: e.clock, Store: store, Logger: config.Logger, Keep: config.Keep, KeepBytes: config.KeepBytes, Failing: func(err error) { e.health.RetentionFails(err) },
 	})
 	e.inputs = tenantusage.NewInputs(e.logs, config.KeepBytes)
 	e.sessions = executions.NewRegistry(executions.Config{Store: store, Logs: e.logs, Agents: e.agents})
-	e.health = activity.NewMonitor(activity.Sources{
+	sources := activity.Sources{
 		Cluster: cluster.Status, Store: store.Check, Logs: e.logs, Skipped: e.skipped, Pools: e.environments.Health, Attacks: config.Attacks,
 		Exists: func(id runtime.EnvironmentID) bool { _, exists := e.environments.Get(id); return exists },
-		Audit:  auditProblem(config.Audit),
-	})
+	}
+	if config.Audit != nil {
+		sources.Audit = config.Audit.Problem
+	}
+	e.health = activity.NewMonitor(sources)
 	e.host = session.Host{
 		Cluster: cluster, Store: store, Disk: e.logs, Quota: e.logs.Quota(), Logger: config.Logger, Boot: config.Boot,
 		Began: e.counts.Starting.Add, Ended: e.ended,
@@ -171,17 +174,6 @@ func (e *Engine) serve() {
 	e.Runners, e.Tickets, e.Files, e.Batches, e.Callers, e.Server = &Runners{e}, &Tickets{e}, &Files{e}, &Batches{e}, &Callers{e}, &Server{e}
 	e.Executions = &Executions{executions.NewService(e.auth, e.sessions), e}
 }
-
-// auditProblem returns the function that returns the fault of a log; nil without a log.
-func auditProblem(log *audit.Log) func() error {
-	if log == nil {
-		return nil
-	}
-	return log.Problem
-}
-
-// retentionFails passes on what logdir reports.
-func (e *Engine) retentionFails(err error) { e.health.RetentionFails(err) }
 
 // FailureRecorder returns a function that records failed authentications; see
 // [audit.Authorizer.FailureRecorder].
@@ -265,7 +257,7 @@ func (j jobs) Add(job func(context.Context)) error {
 	case j.begin <- job:
 		return nil
 	case <-j.stopped:
-		return errStopping()
+		return runtime.Errorf(runtime.CodeClusterUnavailable, "the server is stopping")
 	}
 }
 
@@ -281,11 +273,6 @@ func (j jobs) Go(ctx context.Context, f func(context.Context)) error {
 
 // Go runs f in a goroutine that Run waits for. f's context ends with ctx or when Run has to end.
 func (e *Engine) Go(ctx context.Context, f func(context.Context)) error { return e.jobs.Go(ctx, f) }
-
-// errStopping returns the error of a job that Run no longer accepts.
-func errStopping() error {
-	return runtime.Errorf(runtime.CodeClusterUnavailable, "the server is stopping")
-}
 
 // watch passes the cluster's hints on to the pools.
 func (e *Engine) watch(ctx context.Context) {

@@ -286,10 +286,7 @@ func (r *Registry) Health() []activity.ComponentHealth {
 // health returns a pool's component: degraded while its alert stands or it has a reason for
 // missing runners, except while the cluster is being drained.
 func (r *Registry) health(id runtime.EnvironmentID) activity.ComponentHealth {
-	var status runtime.PoolStatus
-	if p := r.Pool(id); p != nil {
-		status = p.Status()
-	}
+	status := ofPool(r, id, (*pool.Pool).Status)
 	c := activity.ComponentHealth{Name: activity.PoolComponent + string(id), Status: activity.HealthOK, Message: status.Reason}
 	if alert := r.alert(id); alert.Standing() {
 		c.Message = fmt.Sprintf("%d of %d runners are idle: %s", alert.Idle, alert.Size, alert.Reason)

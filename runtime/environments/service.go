@@ -122,28 +122,27 @@ func (s *Service) PoolStatus(env runtime.Environment) (runtime.PoolStatus, bool)
 
 // StartDurations returns how long an environment's runners took to become ready, counting those that
 // this server started.
-func (s *Service) StartDurations(env runtime.Environment) (d runtime.Distribution) {
-	if p := s.registry.Pool(env.ID); p != nil {
-		d = p.StartDurations()
-	}
-	return d
+func (s *Service) StartDurations(env runtime.Environment) runtime.Distribution {
+	return ofPool(s.registry, env.ID, (*pool.Pool).StartDurations)
 }
 
 // PoolHistory returns samples of an environment's pool in the last hour, oldest first, as far as this
 // server ran.
-func (s *Service) PoolHistory(env runtime.Environment) (all []runtime.PoolSample) {
-	if p := s.registry.Pool(env.ID); p != nil {
-		all = p.History()
-	}
-	return all
+func (s *Service) PoolHistory(env runtime.Environment) []runtime.PoolSample {
+	return ofPool(s.registry, env.ID, (*pool.Pool).History)
 }
 
 // ClaimStats returns the counters of an environment's claims since this server started.
-func (s *Service) ClaimStats(env runtime.Environment) (stats runtime.ClaimStats) {
-	if p := s.registry.Pool(env.ID); p != nil {
-		stats = p.ClaimStats()
+func (s *Service) ClaimStats(env runtime.Environment) runtime.ClaimStats {
+	return ofPool(s.registry, env.ID, (*pool.Pool).ClaimStats)
+}
+
+// ofPool returns what read returns for an environment's pool, or the zero value without a pool.
+func ofPool[T any](r *Registry, id runtime.EnvironmentID, read func(*pool.Pool) T) (value T) {
+	if p := r.Pool(id); p != nil {
+		value = read(p)
 	}
-	return stats
+	return value
 }
 
 // Alerts returns the standing alerts of environments that the caller sees, ordered by environment.
