@@ -22,8 +22,9 @@ import (
 	"github.com/rockpool/rockpool/doctor"
 	"github.com/rockpool/rockpool/image"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/language"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/runtime/similar"
 	"github.com/rockpool/rockpool/server"
 	"github.com/rockpool/rockpool/server/private"
@@ -142,7 +143,7 @@ func usePrivate(ctx context.Context, environment, file string, s cli.Streams, us
 			say("%s", lost)
 		}
 		for _, input := range inputs {
-			if _, _, err := srv.Engine.PutEnvironment(ctx, input); err != nil {
+			if _, _, err := srv.Engine.Environments.Put(access.With(ctx, access.Server()), input); err != nil {
 				return err
 			}
 		}
@@ -168,7 +169,7 @@ func usePrivate(ctx context.Context, environment, file string, s cli.Streams, us
 // privateEnvironments returns the environment with an id. With "" it returns the first environments
 // whose programs are installed, and one for the file's language if none of those serves it. None of
 // them keeps idle runners.
-func privateEnvironments(id runtime.EnvironmentID, file string, recipes *language.Set) (inputs []engine.PutEnvironmentInput, err error) {
+func privateEnvironments(id runtime.EnvironmentID, file string, recipes *language.Set) (inputs []request.Environment, err error) {
 	var names []runtime.EnvironmentID
 	for _, s := range server.Starters() {
 		if !s.Installed() {
@@ -219,7 +220,7 @@ func unknownOnPrivate(id string, starters []runtime.EnvironmentID, recipes *lang
 
 // fromRecipe returns the environment with an id, or with "" the preferred one for a file's
 // language, unless an existing one serves it.
-func fromRecipe(id runtime.EnvironmentID, file string, recipes *language.Set, there []runtime.EnvironmentID) (engine.PutEnvironmentInput, bool) {
+func fromRecipe(id runtime.EnvironmentID, file string, recipes *language.Set, there []runtime.EnvironmentID) (request.Environment, bool) {
 	recipe, known := recipes.ByFile(file)
 	wanted := recipe.Environments
 	if id != "" {
@@ -227,7 +228,7 @@ func fromRecipe(id runtime.EnvironmentID, file string, recipes *language.Set, th
 		wanted = []runtime.EnvironmentID{id}
 	}
 	if !known || len(wanted) == 0 || slices.ContainsFunc(wanted, func(w runtime.EnvironmentID) bool { return slices.Contains(there, w) }) {
-		return engine.PutEnvironmentInput{}, false
+		return request.Environment{}, false
 	}
 	return server.FromRecipe(wanted[0], recipe)
 }

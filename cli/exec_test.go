@@ -11,14 +11,15 @@ import (
 
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
 // withRunners returns a server on which commands claim runners of the environment e.
 func withRunners(t *testing.T) *server {
 	s := newServer(t)
-	if _, _, err := s.engine.PutEnvironment(t.Context(), engine.PutEnvironmentInput{ID: "e", PoolSize: new(2)}); err != nil {
+	if _, _, err := s.engine.Environments.Put(access.With(t.Context(), access.Server()), request.Environment{ID: "e", PoolSize: new(2)}); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("ROCKPOOL_SERVER", s.url) // what follows -- is no flag
@@ -33,9 +34,9 @@ func (s *server) inside(in string, arguments ...string) (out, errs string, code 
 	return stdout.String(), withoutWaiting(stderr.String()), code
 }
 
-func (s *server) begin(in engine.StartInput) runtime.ExecutionID {
+func (s *server) begin(in request.Start) runtime.ExecutionID {
 	s.t.Helper()
-	x, err := s.engine.Start(s.t.Context(), in)
+	x, err := s.engine.Executions.Start(access.With(s.t.Context(), access.Server()), in)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -93,10 +94,10 @@ func TestExecListFinds(t *testing.T) {
 	runner := runtime.RunnerID(strings.TrimSpace(s.works("runner", "claim", "e")))
 	var ids []string
 	for _, command := range [][]string{{"exit", "3"}, {"echo", "It's"}, {"exit", "0"}, {"exit", "4"}} {
-		id := s.begin(engine.StartInput{RunnerID: runner, Command: command, Labels: []runtime.Label{{Name: "of", Value: command[0]}}})
+		id := s.begin(request.Start{RunnerID: runner, Command: command, Labels: []runtime.Label{{Name: "of", Value: command[0]}}})
 		ids = append(ids, string(id))
 		wait.For(t, "it has ended", func() bool {
-			x, err := s.engine.Execution(t.Context(), id, 0)
+			x, err := s.engine.Executions.Get(access.With(t.Context(), access.Server()), id, 0)
 			return err == nil && x.State == runtime.ExecutionFinished
 		})
 	}
@@ -126,7 +127,7 @@ func TestExecListFinds(t *testing.T) {
 			t.Errorf("%s: %v, not %v", name, got, test.want)
 		}
 	}
-	x, err := s.engine.Execution(t.Context(), runtime.ExecutionID(ids[1]), 0)
+	x, err := s.engine.Executions.Get(access.With(t.Context(), access.Server()), runtime.ExecutionID(ids[1]), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,15 +150,15 @@ func TestExecCancelReportsResults(t *testing.T) {
 	runner := runtime.RunnerID(strings.TrimSpace(s.works("runner", "claim", "e", "--label", "user=ada")))
 	other := runtime.RunnerID(strings.TrimSpace(s.works("runner", "claim", "e", "--label", "user=bob")))
 	sleep := func(of runtime.RunnerID) runtime.ExecutionID {
-		return s.begin(engine.StartInput{RunnerID: of, Command: []string{"sleep", "3600"}})
+		return s.begin(request.Start{RunnerID: of, Command: []string{"sleep", "3600"}})
 	}
-	ended := string(s.begin(engine.StartInput{RunnerID: runner, Command: []string{"exit", "3"}}))
+	ended := string(s.begin(request.Start{RunnerID: runner, Command: []string{"exit", "3"}}))
 	wait.For(t, "it has ended", func() bool {
-		x, err := s.engine.Execution(t.Context(), runtime.ExecutionID(ended), 0)
+		x, err := s.engine.Executions.Get(access.With(t.Context(), access.Server()), runtime.ExecutionID(ended), 0)
 		return err == nil && x.State == runtime.ExecutionFinished
 	})
 	first, second, third := sleep(runner), sleep(runner), sleep(other)
-	batch, _, err := s.engine.StartBatch(t.Context(), engine.StartInput{RunnerID: runner, Command: []string{"sleep", "3600"}}, engine.BatchInput{Cases: make([]engine.CaseInput, 3)})
+	batch, _, err := s.engine.Batches.Start(access.With(t.Context(), access.Server()), request.Start{RunnerID: runner, Command: []string{"sleep", "3600"}}, request.Batch{Cases: make([]request.Case, 3)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +166,7 @@ func TestExecCancelReportsResults(t *testing.T) {
 	if !strings.Contains(preview, string(first)) || !strings.Contains(preview, string(second)) || strings.Count(preview, "\n") != 4 {
 		t.Error(preview)
 	}
-	if x, err := s.engine.Execution(t.Context(), first, 0); err != nil || x.State == runtime.ExecutionFinished {
+	if x, err := s.engine.Executions.Get(access.With(t.Context(), access.Server()), first, 0); err != nil || x.State == runtime.ExecutionFinished {
 		t.Errorf("%+v %v", x, err)
 	}
 	out, errs, code := s.command("exec", "cancel", "--label", "user=ada")
@@ -174,7 +175,7 @@ func TestExecCancelReportsResults(t *testing.T) {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 	wait.For(t, "the batch has ended as a whole", func() bool {
-		b, err := s.engine.Batch(t.Context(), batch.ID)
+		b, err := s.engine.Batches.Get(access.With(t.Context(), access.Server()), batch.ID)
 		return err == nil && b.State == runtime.BatchFinished && b.Skipped() == 2
 	})
 	if out, errs, code := s.command("exec", "cancel", "--label", "user=ada"); code != 0 || out != "cancelled 0 executions\n" || errs != "" {
@@ -209,13 +210,13 @@ func TestExecCancelAsksForConfirmation(t *testing.T) {
 	var ids []runtime.ExecutionID
 	sleep := func() {
 		runner := runtime.RunnerID(strings.TrimSpace(s.works("runner", "claim", "e", "--label", "user=ada", "--wait", "60")))
-		ids = append(ids, s.begin(engine.StartInput{RunnerID: runner, Command: []string{"sleep", "3600"}}))
+		ids = append(ids, s.begin(request.Start{RunnerID: runner, Command: []string{"sleep", "3600"}}))
 	}
 	sleep()
 	sleep()
 	running := func() (n int) {
 		for _, id := range ids {
-			if x, err := s.engine.Execution(t.Context(), id, 0); err != nil {
+			if x, err := s.engine.Executions.Get(access.With(t.Context(), access.Server()), id, 0); err != nil {
 				t.Fatal(err)
 			} else if x.State != runtime.ExecutionFinished {
 				n++

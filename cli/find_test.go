@@ -5,24 +5,25 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/files"
+	"github.com/rockpool/rockpool/runtime/request"
 )
 
 func TestFindAndWatch(t *testing.T) {
 	s := newServer(t)
 	size := 1
-	if _, _, err := s.engine.PutEnvironment(t.Context(), engine.PutEnvironmentInput{ID: "e", PoolSize: &size}); err != nil {
+	if _, _, err := s.engine.Environments.Put(access.With(t.Context(), access.Server()), request.Environment{ID: "e", PoolSize: &size}); err != nil {
 		t.Fatal(err)
 	}
-	runner, err := s.engine.Claim(t.Context(), engine.ClaimInput{EnvironmentID: "e", WaitFor: new(60)})
+	runner, err := s.engine.Runners.Claim(access.With(t.Context(), access.Server()), request.Claim{EnvironmentID: "e", WaitFor: new(60)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	id := string(runner.ID)
 	put := func(path, text string) {
 		t.Helper()
-		if _, err := s.engine.UpdateFiles(t.Context(), runner.ID, "write", files.Update{Write: []runtime.FileWrite{{Path: path, Data: []byte(text)}}}); err != nil {
+		if _, err := s.engine.Files.Update(access.With(t.Context(), access.Server()), runner.ID, "write", files.Update{Write: []runtime.FileWrite{{Path: path, Data: []byte(text)}}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -7,22 +7,26 @@ import (
 
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
 func TestLogs(t *testing.T) {
 	s := newServer(t)
 	s.works("env", "put", "a", "--pool-size", "1")
-	wait.For(t, "a runner is idle", func() bool { p, _ := s.engine.PoolStatus("a"); return p.Idle == 1 })
+	wait.For(t, "a runner is idle", func() bool {
+		p, _ := s.engine.Environments.PoolStatus(runtime.Environment{ID: "a"})
+		return p.Idle == 1
+	})
 	runner := strings.TrimSpace(s.works("runner", "claim", "a"))
 	run := func(command ...string) string {
 		t.Helper()
-		x, err := s.engine.Start(t.Context(), engine.StartInput{RunnerID: runtime.RunnerID(runner), Command: command, TimeLimit: new(0)})
+		x, err := s.engine.Executions.Start(access.With(t.Context(), access.Server()), request.Start{RunnerID: runtime.RunnerID(runner), Command: command, TimeLimit: new(0)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.engine.Execution(t.Context(), x.ID, 1<<40); err != nil {
+		if _, err := s.engine.Executions.Get(access.With(t.Context(), access.Server()), x.ID, 1<<40); err != nil {
 			t.Fatal(err)
 		}
 		return string(x.ID)
@@ -46,7 +50,7 @@ func TestLogs(t *testing.T) {
 			t.Errorf("%q: %q %q %d", args, out, errs, code)
 		}
 	}
-	silent, err := s.engine.Start(t.Context(), engine.StartInput{RunnerID: runtime.RunnerID(runner), Command: []string{"sleep", "3600000"}, TimeLimit: new(0)})
+	silent, err := s.engine.Executions.Start(access.With(t.Context(), access.Server()), request.Start{RunnerID: runtime.RunnerID(runner), Command: []string{"sleep", "3600000"}, TimeLimit: new(0)})
 	if err != nil {
 		t.Fatal(err)
 	}

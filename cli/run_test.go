@@ -10,8 +10,9 @@ import (
 
 	"github.com/rockpool/rockpool/cli/cases"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/language"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -36,7 +37,7 @@ func spoken() *language.Set {
 func speaking(t *testing.T, files ...string) *server {
 	t.Helper()
 	s := newServerWith(t, spoken())
-	if _, _, err := s.engine.PutEnvironment(t.Context(), engine.PutEnvironmentInput{ID: "speaking"}); err != nil {
+	if _, _, err := s.engine.Environments.Put(access.With(t.Context(), access.Server()), request.Environment{ID: "speaking"}); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("ROCKPOOL_SERVER", s.url)

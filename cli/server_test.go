@@ -18,9 +18,9 @@ import (
 	"github.com/rockpool/rockpool/graph"
 	"github.com/rockpool/rockpool/graph/download"
 	"github.com/rockpool/rockpool/graph/transport"
+	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/audit"
 	"github.com/rockpool/rockpool/runtime/engine"
-	"github.com/rockpool/rockpool/runtime/guard"
 	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/runtime/language"
 	"github.com/rockpool/rockpool/runtime/store"
@@ -55,8 +55,8 @@ func newServerWith(t *testing.T, languages *language.Set) *server {
 		t.Fatal(err)
 	}
 	fake := clustertest.NewFake()
-	eng := engine.New(fake, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop()})
-	book := identity.New(identity.Config{Store: db, Open: true, Key: make([]byte, 32), Logger: zap.NewNop(), Free: eng.FreeTenant})
+	var eng *engine.Engine
+	book := identity.New(identity.Config{Store: db, Open: true, Key: make([]byte, 32), Logger: zap.NewNop(), Free: func(ctx context.Context, id runtime.TenantID) error { return eng.FreeTenant(ctx, id) }})
 	if err := book.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -64,21 +64,21 @@ func newServerWith(t *testing.T, languages *language.Set) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	eng = engine.New(fake, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop(), Callers: book, Audit: log})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
 	go func() { ended <- eng.Run(ctx) }()
 	go func() { ended <- log.Run(ctx) }()
 	<-eng.Restored()
-	guarded := guard.New(eng, book, log)
 	if languages == nil {
 		languages = language.Default()
 	}
-	measured, links, admission := versions.New(guarded, languages), download.NewLinks(nil), &routes.Admission{Book: book}
+	measured, links, admission := versions.New(eng, languages), download.NewLinks(nil), &routes.Admission{Book: book}
 	at := httptest.NewServer(routes.New(routes.Options{
 		API: graph.Handler(graph.Options{
-			Guard: guarded, Links: links, Languages: languages, Versions: measured, Logger: zap.NewNop(), Settings: graph.Settings{Admit: admission.Admit},
+			Engine: eng, Links: links, Languages: languages, Versions: measured, Logger: zap.NewNop(), Settings: graph.Settings{Admit: admission.Admit},
 		}),
-		Downloads: download.Handler{Links: links, Source: guarded, Callers: admission, Refuse: transport.Presenter{Logger: zap.NewNop()}.Refuse},
+		Downloads: download.Handler{Links: links, Source: eng.Downloads(), Callers: admission, Refuse: transport.Presenter{Logger: zap.NewNop()}.Refuse},
 		Admission: admission, Health: eng.Health,
 	}))
 	t.Cleanup(func() {

@@ -16,7 +16,10 @@ import (
 func waiting(t *testing.T) (s *server, serve func()) {
 	s = newServer(t)
 	s.works("env", "put", "a", "--pool-size", "1")
-	wait.For(t, "a runner is idle", func() bool { p, _ := s.engine.PoolStatus("a"); return p.Idle == 1 })
+	wait.For(t, "a runner is idle", func() bool {
+		p, _ := s.engine.Environments.PoolStatus(runtime.Environment{ID: "a"})
+		return p.Idle == 1
+	})
 	s.fake.StartDelay(time.Hour)
 	s.works("runner", "claim", "a")
 	return s, func() {

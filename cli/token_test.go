@@ -10,8 +10,9 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/files"
+	"github.com/rockpool/rockpool/runtime/request"
 )
 
 func TestTokenAndTenantCommands(t *testing.T) {
@@ -129,14 +130,14 @@ func TestGrantCommand(t *testing.T) {
 	s := newServer(t)
 	s.as(s.works("token", "create", "admin", "--role", "ADMIN"))
 	size, wait := 1, 60
-	if _, _, err := s.engine.PutEnvironment(t.Context(), engine.PutEnvironmentInput{ID: "a", PoolSize: &size}); err != nil {
+	if _, _, err := s.engine.Environments.Put(access.With(t.Context(), access.Server()), request.Environment{ID: "a", PoolSize: &size}); err != nil {
 		t.Fatal(err)
 	}
-	runner, err := s.engine.Claim(t.Context(), engine.ClaimInput{EnvironmentID: "a", WaitFor: &wait})
+	runner, err := s.engine.Runners.Claim(access.With(t.Context(), access.Server()), request.Claim{EnvironmentID: "a", WaitFor: &wait})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.engine.UpdateFiles(t.Context(), runner.ID, "write", files.Update{Write: []runtime.FileWrite{{Path: "a.txt", Data: []byte("content")}}}); err != nil {
+	if _, err := s.engine.Files.Update(access.With(t.Context(), access.Server()), runner.ID, "write", files.Update{Write: []runtime.FileWrite{{Path: "a.txt", Data: []byte("content")}}}); err != nil {
 		t.Fatal(err)
 	}
 	for says, arguments := range map[string][]string{
@@ -176,13 +177,13 @@ func TestGrantCommand(t *testing.T) {
 func TestNamesDontControlTheTerminal(t *testing.T) {
 	s := newServer(t)
 	size := 1
-	if _, _, err := s.engine.PutEnvironment(t.Context(), engine.PutEnvironmentInput{ID: "e", PoolSize: &size}); err != nil {
+	if _, _, err := s.engine.Environments.Put(access.With(t.Context(), access.Server()), request.Environment{ID: "e", PoolSize: &size}); err != nil {
 		t.Fatal(err)
 	}
 	const evil = "<script>\u202etxt\u2028\u200b"
 	wait := 60
 	label := evil + "\x1b[2J\u009b1m\r\n\x7f"
-	if _, err := s.engine.Claim(t.Context(), engine.ClaimInput{EnvironmentID: "e", WaitFor: &wait, Labels: []runtime.Label{{Name: label, Value: label}}}); err != nil {
+	if _, err := s.engine.Runners.Claim(access.With(t.Context(), access.Server()), request.Claim{EnvironmentID: "e", WaitFor: &wait, Labels: []runtime.Label{{Name: label, Value: label}}}); err != nil {
 		t.Fatal(err)
 	}
 	s.as(s.works("token", "create", evil, "--role", "ADMIN"))

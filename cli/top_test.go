@@ -9,7 +9,8 @@ import (
 
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -17,14 +18,14 @@ import (
 func (s *server) busy(environment string) string {
 	s.t.Helper()
 	size, patience := 1, 60
-	if _, _, err := s.engine.PutEnvironment(s.t.Context(), engine.PutEnvironmentInput{ID: runtime.EnvironmentID(environment), PoolSize: &size}); err != nil {
+	if _, _, err := s.engine.Environments.Put(access.With(s.t.Context(), access.Server()), request.Environment{ID: runtime.EnvironmentID(environment), PoolSize: &size}); err != nil {
 		s.t.Fatal(err)
 	}
-	runner, err := s.engine.Claim(s.t.Context(), engine.ClaimInput{EnvironmentID: runtime.EnvironmentID(environment), WaitFor: &patience, Labels: []runtime.Label{{Name: "user", Value: "ada"}}})
+	runner, err := s.engine.Runners.Claim(access.With(s.t.Context(), access.Server()), request.Claim{EnvironmentID: runtime.EnvironmentID(environment), WaitFor: &patience, Labels: []runtime.Label{{Name: "user", Value: "ada"}}})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	x, err := s.engine.Start(s.t.Context(), engine.StartInput{RunnerID: runner.ID, Command: []string{"cat"}, Stdin: true})
+	x, err := s.engine.Executions.Start(access.With(s.t.Context(), access.Server()), request.Start{RunnerID: runner.ID, Command: []string{"cat"}, Stdin: true})
 	if err != nil {
 		s.t.Fatal(err)
 	}

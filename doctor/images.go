@@ -8,8 +8,9 @@ import (
 	"path/filepath"
 	goruntime "runtime"
 
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/health"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/server"
 )
 
@@ -27,8 +28,8 @@ func examineImages(ctx context.Context, srv *server.Server, p *patient, cache st
 		return failed(err)
 	}
 	image := "file:" + doctorImage
-	env := engine.PutEnvironmentInput{ID: doctorImage, Image: &image, PoolSize: new(int)}
-	if _, _, err := srv.Engine.PutEnvironment(ctx, env); err != nil {
+	env := request.Environment{ID: doctorImage, Image: &image, PoolSize: new(int)}
+	if _, _, err := srv.Engine.Environments.Put(access.With(ctx, access.Server()), env); err != nil {
 		return failed(err)
 	}
 	if _, _, err := p.claim(ctx, doctorImage); err != nil {

@@ -17,8 +17,9 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/uids"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/health"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/server"
 	"github.com/rockpool/rockpool/server/private"
 )
@@ -56,9 +57,9 @@ func examineSandbox(ctx context.Context, settings config.Config, accepted bool, 
 	}
 	err = private.Run(ctx, settings, zap.NewNop(), say, func(ctx context.Context, srv *server.Server) error {
 		report(health.Fine("parts", "cgroups, namespaces and the helper work; ready in %v", time.Since(began).Round(time.Millisecond)))
-		env := engine.PutEnvironmentInput{ID: "doctor", PoolSize: new(int)}
+		env := request.Environment{ID: "doctor", PoolSize: new(int)}
 		env.MemoryMiB, env.Processes, env.CPUMHz = pointer(doctorMemoryMiB), pointer(doctorProcesses), pointer(doctorCPUMHz)
-		if _, _, err := srv.Engine.PutEnvironment(ctx, env); err != nil {
+		if _, _, err := srv.Engine.Environments.Put(access.With(ctx, access.Server()), env); err != nil {
 			return err
 		}
 		for _, lost := range srv.Limitations() {

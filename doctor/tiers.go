@@ -8,8 +8,9 @@ import (
 
 	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/health"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/server"
 )
 
@@ -52,11 +53,11 @@ func examineTier(ctx context.Context, srv *server.Server, p *patient, tier host.
 	if tier.Err != nil {
 		return health.Warning(name, advice, "%v", tier.Err)
 	}
-	env := engine.PutEnvironmentInput{
+	env := request.Environment{
 		ID: doctorTier, PoolSize: new(int), Isolation: &tier.Isolation, Runtime: &tier.Runtime,
 		MemoryMiB: pointer(doctorMemoryMiB), Processes: pointer(doctorProcesses), CPUMHz: pointer(doctorCPUMHz),
 	}
-	if _, _, err := srv.Engine.PutEnvironment(ctx, env); err != nil {
+	if _, _, err := srv.Engine.Environments.Put(access.With(ctx, access.Server()), env); err != nil {
 		return health.Warning(name, advice, "%v", err)
 	}
 	// The copy keeps the client, but examines another runner.

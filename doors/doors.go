@@ -1,5 +1,5 @@
 // Package doors lets clients of other systems use Rockpool. A door implements another system's API,
-// maps its authentication to a Rockpool token, and calls the engine through its guard. It
+// maps its authentication to a Rockpool token, and calls the engine's services. It
 // guarantees that a door's callers can do no more than their tokens allow.
 //
 // A door has no state that belongs to the engine. Each door is a package below this one. A server
@@ -17,10 +17,10 @@ import (
 	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
-	"github.com/rockpool/rockpool/runtime/guard"
+	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/runtime/language"
-	"github.com/rockpool/rockpool/runtime/share"
+	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/versions"
 )
 
@@ -48,13 +48,13 @@ func Closed(door Door) http.Handler {
 
 // A Host is what the server provides for a door.
 type Host struct {
-	Guard     *guard.Guard
+	Engine    *engine.Engine
 	Languages *language.Set
 	Versions  *versions.Cache // of the languages in each environment
 	Version   string
 	MaxBody   int64            // maximum size of a request's body, in bytes
 	Peers     *clients.Limiter // limits of callers; nil: none
-	Memory    *share.Memory    // for what a door keeps for its callers; nil: without a limit
+	Memory    *quota.Memory    // for what a door keeps for its callers; nil: without a limit
 	Cluster   Cluster
 	Early     time.Duration // see clients.Early
 	Logger    *zap.Logger

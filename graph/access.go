@@ -15,7 +15,9 @@ import (
 // with all of its fields.
 const rowMemory = 4 << 10
 
-func (r query) Me(ctx context.Context) (access.Principal, error) { return r.guard.Allowed(ctx, "me") }
+func (r query) Me(ctx context.Context) (access.Principal, error) {
+	return r.engine.Callers.Allowed(ctx, "me")
+}
 
 func (r principal) Tenant(_ context.Context, of *access.Principal) (*string, error) {
 	return tenantName(of.Tenant, of.AllTenants), nil
@@ -44,7 +46,7 @@ func ofTenant(name *string) (*runtime.TenantID, error) {
 }
 
 func (r query) Tokens(ctx context.Context, sessions *bool) ([]access.Token, error) {
-	found, err := r.guard.Tokens(ctx, orZero(sessions))
+	found, err := r.engine.Callers.Tokens(ctx, orZero(sessions))
 	if err == nil {
 		err = transport.Charge(ctx, rowMemory*int64(len(found)))
 	}
@@ -60,7 +62,7 @@ func (r mutation) CreateToken(ctx context.Context, in generated.CreateTokenInput
 	if err != nil {
 		return generated.CreateTokenPayload{}, err
 	}
-	made, secret, err := r.guard.CreateToken(ctx, asked)
+	made, secret, err := r.engine.Callers.CreateToken(ctx, asked)
 	return generated.CreateTokenPayload{Token: made, Secret: secret}, err
 }
 
@@ -84,7 +86,7 @@ func newToken(by access.Principal, in generated.CreateTokenInput) (identity.NewT
 }
 
 func (r mutation) RevokeToken(ctx context.Context, id string, alsoMade *bool) (generated.RevokeTokenPayload, error) {
-	done, err := r.guard.RevokeToken(ctx, id, orZero(alsoMade))
+	done, err := r.engine.Callers.RevokeToken(ctx, id, orZero(alsoMade))
 	return generated.RevokeTokenPayload{Token: done.Token, Revoked: done.Revoked, MadeRevoked: done.Made}, err
 }
 
@@ -94,7 +96,7 @@ func (r mutation) CreateGrant(ctx context.Context, in generated.CreateGrantInput
 		life = time.Duration(*in.ExpiresIn) * time.Second
 	}
 	asked := access.Grant{Execution: runtime.ExecutionID(orZero(in.ExecutionID)), Runner: runtime.RunnerID(orZero(in.RunnerID)), Rights: in.Rights}
-	text, made, err := r.guard.CreateGrant(ctx, asked, life)
+	text, made, err := r.engine.Callers.CreateGrant(ctx, asked, life)
 	return generated.CreateGrantPayload{Grant: made, Token: text}, err
 }
 
@@ -107,7 +109,7 @@ func (r grant) RunnerID(_ context.Context, of *access.Grant) (*string, error) {
 }
 
 func (r query) Tenants(ctx context.Context) ([]runtime.Tenant, error) {
-	found, err := r.guard.Tenants(ctx)
+	found, err := r.engine.Callers.Tenants(ctx)
 	if err == nil {
 		err = transport.Charge(ctx, rowMemory*int64(len(found)))
 	}
@@ -119,7 +121,7 @@ func (r mutation) PutTenant(ctx context.Context, in generated.PutTenantInput) (g
 	if err != nil {
 		return generated.PutTenantPayload{}, err
 	}
-	put, created, err := r.guard.PutTenant(ctx, id, in.Weight, in.Quotas)
+	put, created, err := r.engine.Callers.PutTenant(ctx, id, in.Weight, in.Quotas)
 	return generated.PutTenantPayload{Tenant: put, Created: created}, err
 }
 
@@ -128,12 +130,12 @@ func (r mutation) DeleteTenant(ctx context.Context, name string) (generated.Dele
 	if err != nil {
 		return generated.DeleteTenantPayload{}, err
 	}
-	deleted, err := r.guard.DeleteTenant(ctx, id)
+	deleted, err := r.engine.Callers.DeleteTenant(ctx, id)
 	return generated.DeleteTenantPayload{Deleted: deleted}, err
 }
 
 func (r tenant) Use(_ context.Context, of *runtime.Tenant) (generated.TenantUse, error) {
-	use := r.guard.Usage(of.ID)
+	use := r.engine.Callers.Usage(*of)
 	return generated.TenantUse{
 		Runners: use.Runners.Used, Waiting: use.Waiting.Used, Executions: use.Executions.Used, Subscriptions: use.Subscriptions.Used,
 		ClaimsPerMinute: use.ClaimsPerMinute.Used, CPUSecondsPerDay: use.CPUSecondsPerDay.Used, OutputBytesPerDay: use.OutputBytesPerDay.Used,

@@ -25,7 +25,7 @@ func (r query) AuditLog(ctx context.Context, tenant, actor, action, object *stri
 	filter := audit.Filter{
 		Tenant: only, Actor: orZero(actor), Action: orZero(action), Object: orZero(object), Failed: failed, From: orZero(from), To: orZero(to), NewestFirst: orZero(newestFirst),
 	}
-	found, err := r.guard.AuditLog(ctx, filter, page.First, page.After)
+	found, err := r.engine.Callers.AuditLog(ctx, filter, page.First, page.After)
 	if err == nil {
 		found.Entries, found.More, err = withinMemory(ctx, found.Entries, found.More)
 	}

@@ -15,8 +15,8 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
-	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/identity"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -99,7 +99,10 @@ func TestNewTenantSeesNothingOfADeletedNamesake(t *testing.T) {
 		t.Fatalf("%+v", a.Errors)
 	}
 	deleted := time.Now()
-	wait.For(t, "the claimed runner and its replacement are removed", func() bool { return len(b.engine.Runners(engine.RunnerFilter{})) == 0 })
+	wait.For(t, "the claimed runner and its replacement are removed", func() bool {
+		all, err := b.engine.Runners.List(access.With(t.Context(), access.Server()), request.Runners{})
+		return err == nil && len(all) == 0
+	})
 	// The tenant's creation divides the log to the millisecond.
 	wait.For(t, "the next millisecond", func() bool { return time.Now().UnixMilli() > deleted.UnixMilli() })
 	if a := b.sendAs(testToken, put); a.code() != nil {
@@ -215,7 +218,7 @@ func TestDisconnectsAreInTheAuditLogAsCancelled(t *testing.T) {
 			_ = response.Body.Close()
 		}
 	}()
-	wait.For(t, "the claim waits", func() bool { return b.engine.Usage("physics").Waiting.Used == 1 })
+	wait.For(t, "the claim waits", func() bool { return b.engine.Callers.Usage(runtime.Tenant{ID: "physics"}).Waiting.Used == 1 })
 	leave()
 	<-left
 	var got []auditEntryOf

@@ -12,18 +12,19 @@ import (
 	"github.com/rockpool/rockpool/graph/model"
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/activity"
 	"github.com/rockpool/rockpool/runtime/batch"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/request"
 )
 
 // batchInput returns the part of an input that makes it a batch; nil if it starts no batch.
-func batchInput(cases []generated.CaseInput, build *generated.BuildInput, stopOnFailure, freshRunners *bool) (*engine.BatchInput, error) {
+func batchInput(cases []generated.CaseInput, build *generated.BuildInput, stopOnFailure, freshRunners *bool) (*request.Batch, error) {
 	if cases == nil {
 		return nil, withoutCases(map[string]bool{"build": build != nil, "stopOnFailure": orZero(stopOnFailure), "freshRunners": orZero(freshRunners)})
 	}
-	in := engine.BatchInput{Cases: make([]engine.CaseInput, len(cases)), StopOnFailure: orZero(stopOnFailure), FreshRunners: orZero(freshRunners)}
+	in := request.Batch{Cases: make([]request.Case, len(cases)), StopOnFailure: orZero(stopOnFailure), FreshRunners: orZero(freshRunners)}
 	if build != nil {
-		in.Build = &engine.BuildInput{Command: build.Command, Shell: build.Shell, Bounds: bounds(build.TimeLimit, build.Limits)}
+		in.Build = &request.Build{Command: build.Command, Shell: build.Shell, Bounds: bounds(build.TimeLimit, build.Limits)}
 	}
 	for i, c := range cases {
 		if c.Stdin != nil && c.StdinBase64 != nil {
@@ -33,7 +34,7 @@ func batchInput(cases []generated.CaseInput, build *generated.BuildInput, stopOn
 			return nil, runtime.Invalid(fmt.Sprintf("cases.%d.expectedOutput", i), "expectedOutput and expectedOutputBase64 can't both be given")
 		}
 		// At most one of Stdin and StdinBase64 is given.
-		in.Cases[i] = engine.CaseInput{Args: c.Args, Stdin: append(c.StdinBase64, orZero(c.Stdin)...), Expected: c.ExpectedOutputBase64, Compare: orZero(c.Compare), Tolerance: c.Tolerance, Bounds: bounds(c.TimeLimit, c.Limits)}
+		in.Cases[i] = request.Case{Args: c.Args, Stdin: append(c.StdinBase64, orZero(c.Stdin)...), Expected: c.ExpectedOutputBase64, Compare: orZero(c.Compare), Tolerance: c.Tolerance, Bounds: bounds(c.TimeLimit, c.Limits)}
 		if c.ExpectedOutput != nil {
 			in.Cases[i].Expected = append([]byte{}, *c.ExpectedOutput...)
 		}
@@ -65,13 +66,13 @@ func (r query) Batches(ctx context.Context, runner, env *string, first *int, aft
 	if err != nil {
 		return model.BatchConnection{}, err
 	}
-	filter := engine.BatchFilter{RunnerID: runtime.RunnerID(orZero(runner)), EnvironmentID: runtime.EnvironmentID(orZero(env)), NewestFirst: orZero(newestFirst)}
-	found, total, err := r.guard.Batches(ctx, filter, page.First, runtime.BatchID(page.After))
+	filter := request.Batches{RunnerID: runtime.RunnerID(orZero(runner)), EnvironmentID: runtime.EnvironmentID(orZero(env)), NewestFirst: orZero(newestFirst)}
+	found, total, err := r.engine.Batches.List(ctx, filter, page.First, runtime.BatchID(page.After))
 	return model.LoadedPage(found, func(b runtime.Batch) string { return string(b.ID) }, page, total), err
 }
 
 func (r query) Batch(ctx context.Context, id string) (*runtime.Batch, error) {
-	found, err := r.guard.Batch(ctx, runtime.BatchID(id))
+	found, err := r.engine.Batches.Get(ctx, runtime.BatchID(id))
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +80,7 @@ func (r query) Batch(ctx context.Context, id string) (*runtime.Batch, error) {
 }
 
 func (r mutation) CancelBatch(ctx context.Context, id string) (generated.CancelBatchPayload, error) {
-	cancelled, err := r.guard.CancelBatch(ctx, runtime.BatchID(id))
+	cancelled, err := r.engine.Batches.Cancel(ctx, runtime.BatchID(id))
 	return generated.CancelBatchPayload{Batch: cancelled}, err
 }
 
@@ -104,7 +105,7 @@ func (r batchFields) FailedCount(_ context.Context, of *runtime.Batch) (int, err
 }
 
 func (r batchFields) Build(ctx context.Context, of *runtime.Batch) (*runtime.Execution, error) {
-	build, err := r.guard.BatchBuild(ctx, *of)
+	build, err := r.engine.Batches.Build(ctx, *of)
 	if err == nil && build != nil {
 		err = transport.Charge(ctx, memoryOf(build))
 	}
@@ -126,7 +127,7 @@ func (r batchFields) Cases(ctx context.Context, of *runtime.Batch, first *int, a
 		from = at + 1
 	}
 	end := min(from+page.First, of.CaseCount)
-	found, err := r.guard.BatchCases(ctx, *of, from, end)
+	found, err := r.engine.Batches.Cases(ctx, *of, from, end)
 	more := from+len(found) < of.CaseCount
 	if err == nil {
 		found, more, err = withinMemory(ctx, found, more)
@@ -139,14 +140,14 @@ func (r subscription) BatchEvents(ctx context.Context, id string, after *string)
 	if name := twice(graphql.GetOperationContext(ctx), graphql.CollectFieldsCtx(ctx, []string{"BatchExecutionEvent", "BatchEvent"})); name != "" {
 		return nil, runtime.Errorf(runtime.CodeLimitExceeded, "select an event's %s only once: a slow reader keeps each copy in memory", name)
 	}
-	events, err := r.guard.BatchEvents(ctx, runtime.BatchID(id), orZero(after))
+	events, err := r.engine.Batches.Events(ctx, runtime.BatchID(id), orZero(after))
 	if err != nil {
 		return nil, err
 	}
 	out := make(chan model.BatchEvent)
-	err = r.guard.Go(ctx, func(ctx context.Context) {
+	err = r.engine.Go(ctx, func(ctx context.Context) {
 		defer close(out)
-		defer r.guard.CountSubscription(engine.WatchExecution)()
+		defer r.engine.CountSubscription(activity.WatchExecution)()
 		sendBatchEvents(ctx, events, out)
 		_ = events.Close() // it was only read
 	})

@@ -7,7 +7,6 @@ import (
 	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/graph/download"
 	"github.com/rockpool/rockpool/graph/transport"
-	"github.com/rockpool/rockpool/runtime/guard"
 	"github.com/rockpool/rockpool/runtime/language"
 	"github.com/rockpool/rockpool/runtime/versions"
 	"github.com/rockpool/rockpool/server/routes"
@@ -65,7 +64,6 @@ type site struct {
 	NoIntrospection              bool
 	AllowedHosts, AllowedOrigins []string
 	Book                         *identity.Registry
-	Audit                        *audit.Log
 	Started                      <-chan struct{}
 	Languages                    *language.Set
 	Doors, ClosedDoors           []doors.Door
@@ -77,23 +75,26 @@ type site struct {
 // handler returns the handler, assembled as in package server. eng may be nil for requests that don't
 // reach it.
 func (s site) handler(eng *engine.Engine) http.Handler {
-	guarded := guard.New(eng, s.Book, s.Audit)
+	known := eng != nil
+	if !known {
+		eng = engine.New(clustertest.NewFake(), nil, engine.Config{Logger: zap.NewNop(), Callers: s.Book})
+	}
 	if s.Languages == nil {
 		s.Languages = language.Default()
 	}
-	measured, links := versions.New(guarded, s.Languages), download.NewLinks(nil)
-	admission := &routes.Admission{Book: s.Book, Failed: guarded.FailureRecorder()}
+	measured, links := versions.New(eng, s.Languages), download.NewLinks(nil)
+	admission := &routes.Admission{Book: s.Book, Failed: eng.FailureRecorder()}
 	s.Admit = admission.Admit
 	settings, starting := s.WithDefaults(), transport.Starting{Over: s.Started}
 	options := routes.Options{
 		Admission: admission, Origins: s.AllowedOrigins, Starting: starting, Doors: s.Doors, ClosedDoors: s.ClosedDoors, Counts: s.Counts, Agents: s.Agents, Metrics: s.Metrics,
 		API: Handler(Options{
-			Guard: guarded, Links: links, Languages: s.Languages, Versions: measured, Version: s.Version, NoIntrospection: s.NoIntrospection, Starting: starting, Logger: s.Logger, Settings: settings,
+			Engine: eng, Links: links, Languages: s.Languages, Versions: measured, Version: s.Version, NoIntrospection: s.NoIntrospection, Starting: starting, Logger: s.Logger, Settings: settings,
 		}),
-		Downloads: download.Handler{Links: links, Source: guarded, Callers: admission, Refuse: transport.Presenter{Logger: s.Logger}.Refuse},
-		Host:      doors.Host{Guard: guarded, Cluster: eng, Early: settings.Early, Languages: s.Languages, Versions: measured, MaxBody: settings.MaxBody, Peers: settings.Peers, Logger: s.Logger},
+		Downloads: download.Handler{Links: links, Source: eng.Downloads(), Callers: admission, Refuse: transport.Presenter{Logger: s.Logger}.Refuse},
+		Host:      doors.Host{Engine: eng, Cluster: eng, Early: settings.Early, Languages: s.Languages, Versions: measured, MaxBody: settings.MaxBody, Peers: settings.Peers, Logger: s.Logger},
 	}
-	if eng != nil {
+	if known {
 		options.Health = eng.Health
 	}
 	open := func() bool { return false } // proxies are checked in package routes
@@ -136,18 +137,19 @@ func newBedWith(t testing.TB, cluster runtime.Cluster, fake *clustertest.Fake, o
 		t.Fatal(err)
 	}
 	options.quotas = quota.New()
-	eng := engine.New(cluster, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop(), Alert: options.Alert, Quotas: options.quotas})
-	options.Audit, err = audit.New(audit.Config{Store: db})
+	log, err := audit.New(audit.Config{Store: db})
 	if err != nil {
 		t.Fatal(err)
 	}
+	var eng *engine.Engine
+	options.free = func(ctx context.Context, id runtime.TenantID) error { return eng.FreeTenant(ctx, id) }
+	options.Book = options.book(t, db)
+	eng = engine.New(cluster, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop(), Alert: options.Alert, Quotas: options.quotas, Callers: options.Book, Audit: log})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
 	go func() { ended <- eng.Run(ctx) }()
-	go func() { ended <- options.Audit.Run(ctx) }()
+	go func() { ended <- log.Run(ctx) }()
 	<-eng.Restored()
-	options.free = eng.FreeTenant
-	options.Book = options.book(t, db)
 	server := httptest.NewUnstartedServer(options.handler(eng))
 	server.Config.BaseContext = func(net.Listener) context.Context { return ctx }
 	server.Config.ConnContext = socket.ConnContext

@@ -67,13 +67,13 @@ func TestExactlyOneOfSeveralFieldsIsRequired(t *testing.T) {
 	b.send(`mutation($id: ID!) { cancelExecution(id: $id) { execution { id } } }`, in{"id": id}, &struct{}{})
 }
 
-type request struct {
+type written struct {
 	query     string
 	variables in
 }
 
 // forms returns the ways to write one input.
-func forms(mutation string, input in) map[string]request {
+func forms(mutation string, input in) map[string]written {
 	kind := schema().Mutation.Fields.ForName(mutation).Arguments.ForName("input").Type
 	answer := "{ __typename }"
 	fields := schema().Types[kind.Name()].Fields
@@ -82,7 +82,7 @@ func forms(mutation string, input in) map[string]request {
 		declared = append(declared, "$"+name+": "+fields.ForName(name).Type.String())
 		used = append(used, name+": $"+name)
 	}
-	return map[string]request{
+	return map[string]written{
 		"a literal":    {fmt.Sprintf("mutation { %s(input: %s) %s }", mutation, literal(input), answer), nil},
 		"one variable": {fmt.Sprintf("mutation($in: %s) { %s(input: $in) %s }", kind, mutation, answer), in{"in": input}},
 		"a variable for each": {

@@ -8,11 +8,11 @@ import (
 	"github.com/rockpool/rockpool/graph/model"
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/request"
 )
 
 func (r query) Environments(ctx context.Context) ([]runtime.Environment, error) {
-	found, err := r.guard.Environments(ctx)
+	found, err := r.engine.Environments.List(ctx)
 	if err == nil {
 		err = transport.Charge(ctx, rowMemory*int64(len(found)))
 	}
@@ -20,7 +20,7 @@ func (r query) Environments(ctx context.Context) ([]runtime.Environment, error) 
 }
 
 func (r query) Environment(ctx context.Context, id string) (*runtime.Environment, error) {
-	env, ok, err := r.guard.Environment(ctx, runtime.EnvironmentID(id))
+	env, ok, err := r.engine.Environments.Get(ctx, runtime.EnvironmentID(id))
 	if err != nil || !ok {
 		return nil, err
 	}
@@ -32,13 +32,13 @@ func (r mutation) PutEnvironment(ctx context.Context, in generated.PutEnvironmen
 	if err != nil {
 		return generated.PutEnvironmentPayload{}, err
 	}
-	env, created, err := r.guard.PutEnvironment(ctx, put)
+	env, created, err := r.engine.Environments.Put(ctx, put)
 	return generated.PutEnvironmentPayload{Environment: env, Created: created}, err
 }
 
 // putInput converts an input for the engine. A nil field keeps the stored value.
-func putInput(in generated.PutEnvironmentInput) (engine.PutEnvironmentInput, error) {
-	out := engine.PutEnvironmentInput{
+func putInput(in generated.PutEnvironmentInput) (request.Environment, error) {
+	out := request.Environment{
 		ID:               runtime.EnvironmentID(in.ID),
 		IfRevision:       in.IfRevision,
 		Image:            in.Image,
@@ -70,7 +70,7 @@ func putInput(in generated.PutEnvironmentInput) (engine.PutEnvironmentInput, err
 }
 
 func (r mutation) DeleteEnvironment(ctx context.Context, in generated.DeleteEnvironmentInput) (generated.DeleteEnvironmentPayload, error) {
-	deleted, err := r.guard.DeleteEnvironment(ctx, runtime.EnvironmentID(in.ID), orZero(in.EndClaimed))
+	deleted, err := r.engine.Environments.Delete(ctx, runtime.EnvironmentID(in.ID), orZero(in.EndClaimed))
 	return generated.DeleteEnvironmentPayload{Deleted: deleted}, err
 }
 
@@ -80,7 +80,7 @@ func (r environment) DefaultTimeLimit(_ context.Context, env *runtime.Environmen
 
 // Pool returns a deleted pool for an environment that was deleted meanwhile.
 func (r environment) Pool(_ context.Context, env *runtime.Environment) (runtime.PoolStatus, error) {
-	status, ok := r.guard.PoolStatus(env.ID)
+	status, ok := r.engine.Environments.PoolStatus(*env)
 	if !ok {
 		return runtime.PoolStatus{EnvironmentID: env.ID, Revision: env.Revision, Deleted: true}, nil
 	}
@@ -88,15 +88,15 @@ func (r environment) Pool(_ context.Context, env *runtime.Environment) (runtime.
 }
 
 func (r environment) StartDurations(_ context.Context, env *runtime.Environment) (model.Durations, error) {
-	return model.NewDurations(r.guard.StartDurations(env.ID)), nil
+	return model.NewDurations(r.engine.Environments.StartDurations(*env)), nil
 }
 
 func (r environment) ClaimStats(_ context.Context, env *runtime.Environment) (model.ClaimStats, error) {
-	return model.NewClaimStats(r.guard.ClaimStats(env.ID)), nil
+	return model.NewClaimStats(r.engine.Environments.ClaimStats(*env)), nil
 }
 
 func (r environment) PoolHistory(_ context.Context, env *runtime.Environment) (model.PoolHistory, error) {
-	return model.NewPoolHistory(r.guard.PoolHistory(env.ID)), nil
+	return model.NewPoolHistory(r.engine.Environments.PoolHistory(*env)), nil
 }
 
 func (r poolStatus) Reason(_ context.Context, status *runtime.PoolStatus) (*string, error) {
@@ -112,21 +112,21 @@ func (r imageStatus) Reason(_ context.Context, status *runtime.ImageStatus) (*st
 }
 
 func (r subscription) PoolStatus(ctx context.Context, id *string) (<-chan runtime.PoolStatus, error) {
-	return r.guard.WatchPools(ctx, runtime.EnvironmentID(orZero(id)))
+	return r.engine.Environments.WatchPools(ctx, runtime.EnvironmentID(orZero(id)))
 }
 
 func (r query) PoolAlerts(ctx context.Context) ([]runtime.PoolAlert, error) {
-	return r.guard.PoolAlerts(ctx)
+	return r.engine.Environments.Alerts(ctx)
 }
 
 func (r query) PoolAlertHistory(ctx context.Context) ([]runtime.PoolAlert, error) {
-	return r.guard.PoolAlertHistory(ctx)
+	return r.engine.Environments.AlertHistory(ctx)
 }
 
 func (r query) Activity(ctx context.Context) (runtime.Activity, error) {
-	return r.guard.Activity(ctx)
+	return r.engine.Server.Activity(ctx)
 }
 
 func (r subscription) PoolAlerts(ctx context.Context, id *string) (<-chan runtime.PoolAlert, error) {
-	return r.guard.WatchPoolAlerts(ctx, runtime.EnvironmentID(orZero(id)))
+	return r.engine.Environments.WatchAlerts(ctx, runtime.EnvironmentID(orZero(id)))
 }

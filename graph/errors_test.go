@@ -49,10 +49,10 @@ func orNone(field any) string {
 	return fmt.Sprint(field)
 }
 
-// There is no engine here, so a call panics. The client gets an id, the log the details.
+// The engine has no store here, so a call panics. The client gets an id, the log the details.
 func TestPanicsBecomeInternalWithoutDetail(t *testing.T) {
 	url, logs := served(t, site{})
-	got := ask(t, "POST", url, `{"query": "{ environments { id } }"}`, nil)
+	got := ask(t, "POST", url, `{"query": "{ executions { totalCount } }"}`, nil)
 	if len(got.Errors) != 1 || got.code() != "INTERNAL" || got.Errors[0].Extensions["retryable"] != true {
 		t.Fatalf("%+v", got)
 	}

@@ -14,8 +14,9 @@ import (
 	"github.com/rockpool/rockpool/graph/model"
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/events"
+	"github.com/rockpool/rockpool/runtime/executions"
+	"github.com/rockpool/rockpool/runtime/request"
 )
 
 // The size of a page of output, in bytes.
@@ -55,9 +56,9 @@ func (r query) Executions(ctx context.Context, runner, env *string, states []run
 	if err != nil {
 		return model.ExecutionConnection{}, err
 	}
-	filter := engine.ExecutionFilter{RunnerID: runtime.RunnerID(orZero(runner)), EnvironmentID: runtime.EnvironmentID(orZero(env)), States: states, NewestFirst: orZero(newestFirst),
+	filter := request.Executions{RunnerID: runtime.RunnerID(orZero(runner)), EnvironmentID: runtime.EnvironmentID(orZero(env)), States: states, NewestFirst: orZero(newestFirst),
 		Outcomes: outcomes, Failed: failed, Labels: labels, Command: orZero(command), Text: orZero(text), From: orZero(from), To: orZero(to)}
-	found, err := r.guard.Executions(ctx, filter, page.First, runtime.ExecutionID(page.After))
+	found, err := r.engine.Executions.List(ctx, filter, page.First, runtime.ExecutionID(page.After))
 	if err == nil {
 		found.Executions, found.More, err = withinMemory(ctx, found.Executions, found.More)
 	}
@@ -70,7 +71,7 @@ func (r query) Execution(ctx context.Context, id string, waitFor *int) (*runtime
 	if err := runtime.Between("waitFor", int64(seconds), 0, int64(runtime.MaxTimeLimit/time.Second), "seconds"); err != nil {
 		return nil, err
 	}
-	found, err := r.guard.Execution(ctx, runtime.ExecutionID(id), time.Duration(seconds)*time.Second)
+	found, err := r.engine.Executions.Get(ctx, runtime.ExecutionID(id), time.Duration(seconds)*time.Second)
 	if err != nil {
 		return nil, err
 	}
@@ -83,16 +84,16 @@ func (r mutation) StartExecution(ctx context.Context, in generated.StartExecutio
 		return generated.StartExecutionPayload{}, err
 	}
 	if batch != nil {
-		made, first, err := r.guard.StartBatch(ctx, startInput(in), *batch)
+		made, first, err := r.engine.Batches.Start(ctx, startInput(in), *batch)
 		return generated.StartExecutionPayload{Execution: first, Batch: &made}, err
 	}
-	started, err := r.guard.Start(ctx, startInput(in))
+	started, err := r.engine.Executions.Start(ctx, startInput(in))
 	return generated.StartExecutionPayload{Execution: started}, err
 }
 
 // startInput converts an input for the engine. Fields that aren't given are zero.
-func startInput(in generated.StartExecutionInput) engine.StartInput {
-	return engine.StartInput{
+func startInput(in generated.StartExecutionInput) request.Start {
+	return request.Start{
 		RunnerID:         runtime.RunnerID(in.RunnerID),
 		Command:          in.Command,
 		Shell:            in.Shell,
@@ -115,12 +116,12 @@ func startInput(in generated.StartExecutionInput) engine.StartInput {
 }
 
 func (r mutation) ResizeTerminal(ctx context.Context, in generated.ResizeTerminalInput) (generated.ResizeTerminalPayload, error) {
-	resized, err := r.guard.Resize(ctx, runtime.ExecutionID(in.ExecutionID), runtime.TerminalSize{Columns: in.Columns, Rows: in.Rows})
+	resized, err := r.engine.Executions.Resize(ctx, runtime.ExecutionID(in.ExecutionID), runtime.TerminalSize{Columns: in.Columns, Rows: in.Rows})
 	return generated.ResizeTerminalPayload{Execution: resized}, err
 }
 
 func (r mutation) SignalExecution(ctx context.Context, in generated.SignalExecutionInput) (generated.SignalExecutionPayload, error) {
-	signalled, err := r.guard.Signal(ctx, runtime.ExecutionID(in.ExecutionID), in.Signal)
+	signalled, err := r.engine.Executions.Signal(ctx, runtime.ExecutionID(in.ExecutionID), in.Signal)
 	return generated.SignalExecutionPayload{Execution: signalled}, err
 }
 
@@ -129,19 +130,19 @@ func (r mutation) WriteStdin(ctx context.Context, in generated.WriteStdinInput) 
 	if err != nil {
 		return generated.WriteStdinPayload{}, err
 	}
-	offset, err := r.guard.WriteStdin(ctx, engine.StdinInput{
+	offset, err := r.engine.Executions.WriteStdin(ctx, request.Stdin{
 		ExecutionID: runtime.ExecutionID(in.ExecutionID), Data: data, Offset: in.Offset, Close: orZero(in.Close),
 	})
 	return generated.WriteStdinPayload{Offset: offset}, err
 }
 
 func (r mutation) CancelExecution(ctx context.Context, id string) (generated.CancelExecutionPayload, error) {
-	cancelled, err := r.guard.Cancel(ctx, runtime.ExecutionID(id))
+	cancelled, err := r.engine.Executions.Cancel(ctx, runtime.ExecutionID(id))
 	return generated.CancelExecutionPayload{Execution: cancelled}, err
 }
 
 func (r mutation) RenewLease(ctx context.Context, id string) (generated.RenewLeasePayload, error) {
-	renewed, err := r.guard.RenewLease(ctx, id)
+	renewed, err := r.engine.Executions.RenewLease(ctx, id)
 	return generated.RenewLeasePayload{Renewed: renewed}, err
 }
 
@@ -154,16 +155,16 @@ func (r mutation) Run(ctx context.Context, in generated.RunInput) (generated.Run
 	if err != nil {
 		return generated.RunPayload{}, err
 	}
-	run := engine.RunInput{
+	run := request.Run{
 		EnvironmentID: runtime.EnvironmentID(in.EnvironmentID), Files: files, Protected: orZero(in.Protected), Command: in.Command, Shell: in.Shell, CommandLine: orZero(in.CommandLine), Labels: in.Labels, Variables: in.Variables,
 		Stdin: in.Stdin, TimeLimit: in.TimeLimit, Lease: in.Lease, WaitFor: in.WaitFor, Key: orZero(in.IdempotencyKey),
 		Caller: callerOf(ctx),
 	}
 	if batch != nil {
-		made, first, err := r.guard.RunBatch(ctx, run, *batch)
+		made, first, err := r.engine.Batches.Run(ctx, run, *batch)
 		return generated.RunPayload{Execution: first, Batch: &made}, err
 	}
-	started, err := r.guard.Execute(ctx, run)
+	started, err := r.engine.Executions.Run(ctx, run)
 	return generated.RunPayload{Execution: started}, err
 }
 
@@ -196,7 +197,7 @@ func (r execution) Labels(ctx context.Context, of *runtime.Execution) ([]runtime
 }
 
 func (r execution) OutputURL(ctx context.Context, of *runtime.Execution) (string, error) {
-	p, err := r.guard.Allowed(ctx, "output")
+	p, err := r.engine.Callers.Allowed(ctx, "output")
 	return r.links.Output(p, of.ID), err
 }
 
@@ -251,7 +252,7 @@ func (r execution) Output(ctx context.Context, of *runtime.Execution, after *str
 		}
 	}
 	cost := costOfPage(ctx)
-	page, err := r.guard.Output(ctx, of.ID, orZero(after), outputBytes(maxBytes))
+	page, err := r.engine.Executions.Output(ctx, of.ID, orZero(after), outputBytes(maxBytes))
 	if err != nil {
 		return model.OutputPage{}, err
 	}
@@ -283,14 +284,14 @@ const defaultLines = 100
 
 // Lines returns a page of lines. If there is no memory for all of them, the rest is on the next page.
 func (r execution) Lines(ctx context.Context, of *runtime.Execution, from, skip *int64, last *bool, maxLines *int, stream *runtime.Stream, containing *string, matchCase *bool) (model.OutputLinePage, error) {
-	query := engine.LineQuery{
+	query := executions.LineQuery{
 		From: from, Skip: skip, MaxLines: defaultLines, Last: orZero(last), Stream: orZero(stream), Containing: containing, MatchCase: orZero(matchCase),
 	}
 	if maxLines != nil {
 		query.MaxLines = *maxLines
 	}
 	cost := costOfPage(ctx)
-	page, err := r.guard.Lines(ctx, of.ID, query)
+	page, err := r.engine.Executions.Lines(ctx, of.ID, query)
 	for i, line := range page.Lines {
 		if err := transport.Charge(ctx, cost.of(line.Data)); err != nil {
 			if i == 0 {

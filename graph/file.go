@@ -24,13 +24,13 @@ func (r runner) Files(ctx context.Context, of *runtime.Runner, path *string, rec
 		path = new(string)
 		*path = workspace
 	}
-	files, err := r.guard.Files(ctx, of.ID, *path, orZero(recursive))
+	files, err := r.engine.Files.List(ctx, of.ID, *path, orZero(recursive))
 	key := func(file runtime.File) string { return file.Path }
 	return model.CutPage(files, key, page), err
 }
 
 func (r runner) File(ctx context.Context, of *runtime.Runner, path string, followLinks *bool) (*runtime.File, error) {
-	found, ok, err := r.guard.File(ctx, of.ID, path, orZero(followLinks))
+	found, ok, err := r.engine.Files.Get(ctx, of.ID, path, orZero(followLinks))
 	if err != nil || !ok {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func (r file) LinkTarget(_ context.Context, of *runtime.File) (*string, error) {
 // DownloadURL returns an address for regular files only, because the download of any other entry is
 // refused.
 func (r file) DownloadURL(ctx context.Context, of *runtime.File) (*string, error) {
-	p, err := r.guard.Allowed(ctx, "file")
+	p, err := r.engine.Callers.Allowed(ctx, "file")
 	if err != nil || of.Type != runtime.FileRegular {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (r file) DownloadURL(ctx context.Context, of *runtime.File) (*string, error
 }
 
 func (r runner) SearchFiles(ctx context.Context, of *runtime.Runner, path, name, containing *string, maxMatches *int) (runtime.FileSearch, error) {
-	return r.guard.SearchFiles(ctx, of.ID, files.Search{Path: orZero(path), Name: orZero(name), Text: orZero(containing), MaxMatches: maxMatches})
+	return r.engine.Files.Search(ctx, of.ID, files.Search{Path: orZero(path), Name: orZero(name), Text: orZero(containing), MaxMatches: maxMatches})
 }
 
 func (r fileSearch) Limit(_ context.Context, of *runtime.FileSearch) (*runtime.FileSearchLimit, error) {
@@ -89,7 +89,7 @@ func (r mutation) UploadFile(ctx context.Context, runnerID, path string, file tr
 		return generated.UploadFilePayload{}, err
 	}
 	const unknown = -1 // a part doesn't announce its size
-	written, err := r.guard.UploadFile(ctx, runtime.RunnerID(runnerID), path, bits, orZero(protected), unknown, content)
+	written, err := r.engine.Files.Upload(ctx, runtime.RunnerID(runnerID), path, bits, orZero(protected), unknown, content)
 	return generated.UploadFilePayload{File: written}, err
 }
 
@@ -98,11 +98,11 @@ func (r mutation) UpdateFiles(ctx context.Context, in generated.UpdateFilesInput
 	if err != nil {
 		return files.Updated{}, err
 	}
-	return r.guard.UpdateFiles(ctx, runtime.RunnerID(in.RunnerID), "write", files.Update{Empty: in.Empty, Delete: in.Delete, Write: writes, Protected: orZero(in.Protected)})
+	return r.engine.Files.Update(ctx, runtime.RunnerID(in.RunnerID), "write", files.Update{Empty: in.Empty, Delete: in.Delete, Write: writes, Protected: orZero(in.Protected)})
 }
 
 func (r mutation) MoveFile(ctx context.Context, in generated.MoveFileInput) (generated.MoveFilePayload, error) {
-	moved, err := r.guard.MoveFile(ctx, runtime.RunnerID(in.RunnerID), in.From, in.To, orZero(in.Protected))
+	moved, err := r.engine.Files.Move(ctx, runtime.RunnerID(in.RunnerID), in.From, in.To, orZero(in.Protected))
 	return generated.MoveFilePayload{File: moved}, err
 }
 

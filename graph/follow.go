@@ -17,7 +17,7 @@ import (
 	"github.com/rockpool/rockpool/graph/model"
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/activity"
 	"github.com/rockpool/rockpool/runtime/events"
 )
 
@@ -68,7 +68,7 @@ func (f *follower) executionEvents(ctx context.Context, op *graphql.OperationCon
 	id := runtime.ExecutionID(text)
 	resizes, _ := args["resizes"].(bool)
 	open := func(after string) (feed.Source, error) { // checks access for each subscriber, also if another one has opened the same events
-		events, err := f.resolver.guard.Events(ctx, id, after)
+		events, err := f.resolver.engine.Executions.Events(ctx, id, after)
 		if err != nil {
 			return nil, err
 		}
@@ -87,7 +87,7 @@ func (f *follower) executionEvents(ctx context.Context, op *graphql.OperationCon
 	if err != nil {
 		return nil, err
 	}
-	s := &eventStream[model.ExecutionEvent]{field: field, close: watcher.Close, left: f.resolver.guard.CountSubscription(engine.WatchExecution), events: make(chan model.ExecutionEvent, 1)}
+	s := &eventStream[model.ExecutionEvent]{field: field, close: watcher.Close, left: f.resolver.engine.CountSubscription(activity.WatchExecution), events: make(chan model.ExecutionEvent, 1)}
 	s.next = func(ctx context.Context) (event model.ExecutionEvent, encoded transport.Message, err error) {
 		item, err := watcher.Next(ctx)
 		encoded = transport.Message{Payload: item.Encoded, Cursor: item.Event.Cursor}
@@ -108,11 +108,11 @@ func (f *follower) fileChanges(ctx context.Context, op *graphql.OperationContext
 	}
 	path, _ := args["path"].(string)
 	recursive, _ := args["recursive"].(bool)
-	watch, err := f.resolver.guard.WatchFiles(ctx, runtime.RunnerID(id), path, recursive)
+	watch, err := f.resolver.engine.Files.Watch(ctx, runtime.RunnerID(id), path, recursive)
 	if err != nil {
 		return nil, err
 	}
-	s := &eventStream[runtime.FileChange]{field: field, close: watch.Close, left: f.resolver.guard.CountSubscription(engine.WatchFileChanges), events: make(chan runtime.FileChange, 1)}
+	s := &eventStream[runtime.FileChange]{field: field, close: watch.Close, left: f.resolver.engine.CountSubscription(activity.WatchFileChanges), events: make(chan runtime.FileChange, 1)}
 	s.next = func(ctx context.Context) (change runtime.FileChange, _ transport.Message, err error) {
 		change, err = watch.Next(ctx)
 		return change, transport.Message{}, err

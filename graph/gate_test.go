@@ -18,7 +18,7 @@ import (
 	"github.com/rockpool/rockpool/doors/poseidon"
 )
 
-// served starts a handler without an engine, for requests that don't reach one.
+// served starts a handler with an engine that doesn't run, for requests that don't reach one.
 func served(t *testing.T, options site) (url string, logs *observer.ObservedLogs) {
 	t.Helper()
 	core, logs := observer.New(zap.DebugLevel)

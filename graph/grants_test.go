@@ -44,7 +44,7 @@ func TestEachGrantHasSeparateLimits(t *testing.T) {
 			t.Errorf("%s: %s", what, refused)
 		}
 	}
-	wait.For(t, "all follow", func() bool { return h.engine.Usage("physics").Subscriptions.Used == 3 })
+	wait.For(t, "all follow", func() bool { return h.engine.Callers.Usage(runtime.Tenant{ID: "physics"}).Subscriptions.Used == 3 })
 	for what, shown := range map[string]string{"the same grant": one, "its token": token} {
 		if refused := h.follows(shown); !strings.Contains(refused, "--token-subscriptions") {
 			t.Errorf("%s again: %q", what, refused)

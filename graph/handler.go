@@ -23,14 +23,14 @@ import (
 	"github.com/rockpool/rockpool/graph/download"
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/graph/transport"
-	"github.com/rockpool/rockpool/runtime/guard"
+	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/language"
 	"github.com/rockpool/rockpool/runtime/versions"
 )
 
 // Options are what the API needs.
 type Options struct {
-	Guard           *guard.Guard
+	Engine          *engine.Engine
 	Links           *download.Links
 	Languages       *language.Set
 	Versions        *versions.Cache // of the languages
@@ -52,11 +52,11 @@ const maxComplexity = 50_000
 // subscriptions end.
 func Handler(o Options) http.Handler {
 	present := transport.Presenter{Logger: o.Logger, Hints: !o.NoIntrospection}
-	resolver := &resolver{guard: o.Guard, languages: o.Languages, measured: o.Versions, version: o.Version, links: o.Links}
+	resolver := &resolver{engine: o.Engine, languages: o.Languages, measured: o.Versions, version: o.Version, links: o.Links}
 	follower := &follower{resolver: resolver, presenter: present}
 	settings := o.Settings
 	settings.Source, settings.Present, settings.Recover = follower.follow, present.Present, present.Recover
-	settings.Subscribing = o.Guard.AcquireSubscription
+	settings.Subscribing = o.Engine.Callers.AcquireSubscription
 	// counted has no resolvers. It only calculates how many fields an operation has.
 	counted := generated.NewExecutableSchema(generated.Config{Complexity: fields(o.Languages)})
 	schema := newIntrospection(counted.Schema())

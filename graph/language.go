@@ -8,7 +8,7 @@ import (
 )
 
 func (r query) Languages(ctx context.Context) ([]language.Recipe, error) {
-	if _, err := r.guard.Allowed(ctx, "languages"); err != nil {
+	if _, err := r.engine.Callers.Allowed(ctx, "languages"); err != nil {
 		return nil, err
 	}
 	return r.languages.All(), nil
@@ -17,7 +17,7 @@ func (r query) Languages(ctx context.Context) ([]language.Recipe, error) {
 // EnvironmentID returns the first of the language's environments that exists for the caller; null
 // if none does.
 func (r recipe) EnvironmentID(ctx context.Context, of *language.Recipe) (*string, error) {
-	env, _, err := r.guard.FirstEnvironment(ctx, of.Environments)
+	env, _, err := r.engine.Environments.First(ctx, of.Environments)
 	return orNull(string(env.ID)), err
 }
 
@@ -26,7 +26,7 @@ const versionPatience = 3 * time.Second
 
 // Version returns null if the version is unknown, or isn't known within versionPatience.
 func (r recipe) Version(ctx context.Context, of *language.Recipe) (*string, error) {
-	env, there, err := r.guard.FirstEnvironment(ctx, of.Environments)
+	env, there, err := r.engine.Environments.First(ctx, of.Environments)
 	if err != nil || !there || len(of.Version) == 0 {
 		return nil, err
 	}

@@ -112,7 +112,7 @@ func TestDoorsHaveTheLanguagesOfTheAPI(t *testing.T) {
 	if host.Languages != own {
 		t.Error("a door has other languages")
 	}
-	env, _ := b.engine.Environment("e")
+	env, _, _ := b.engine.Environments.Get(access.With(t.Context(), access.Server()), "e")
 	if found, known := host.Versions.Versions(access.With(t.Context(), access.Anonymous()), env); !known || found["own"] != "1.2" {
 		t.Errorf("%v %v", found, known)
 	}

@@ -62,7 +62,7 @@ func (r execution) Usage(_ context.Context, of *runtime.Execution) (*runtime.Usa
 }
 
 func (r execution) UsageNow(ctx context.Context, of *runtime.Execution) (*runtime.UsageNow, error) {
-	return r.guard.ExecutionUsage(ctx, *of), nil
+	return r.engine.Executions.Usage(ctx, *of), nil
 }
 
 func (r usage) WallMs(_ context.Context, of *runtime.Usage) (int64, error) {
@@ -114,7 +114,7 @@ func (r usageNow) PeakProcesses(_ context.Context, of *runtime.UsageNow) (*int, 
 }
 
 func (r runner) Usage(ctx context.Context, of *runtime.Runner) (*runtime.RunnerUsage, error) {
-	return r.guard.RunnerUsage(ctx, *of), nil
+	return r.engine.Runners.Usage(ctx, *of), nil
 }
 
 func (r runnerUsage) CPUMs(_ context.Context, of *runtime.RunnerUsage) (int64, error) {

@@ -6,8 +6,8 @@ import (
 	"github.com/rockpool/rockpool/graph/download"
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/activity"
 	"github.com/rockpool/rockpool/runtime/engine"
-	"github.com/rockpool/rockpool/runtime/guard"
 	"github.com/rockpool/rockpool/runtime/language"
 	"github.com/rockpool/rockpool/runtime/versions"
 )
@@ -15,7 +15,7 @@ import (
 // A resolver resolves every field that isn't a plain struct field. Its methods are in files by
 // topic. It is safe for concurrent use.
 type resolver struct {
-	guard     *guard.Guard
+	engine    *engine.Engine
 	languages *language.Set
 	measured  *versions.Cache // versions of the languages
 	version   string
@@ -85,15 +85,17 @@ func (r *resolver) UsageNow() generated.UsageNowResolver         { return usageN
 func (r *resolver) RunnerUsage() generated.RunnerUsageResolver   { return runnerUsage{r} }
 
 func (r query) Version(ctx context.Context) (string, error) {
-	_, err := r.guard.Allowed(ctx, "version")
+	_, err := r.engine.Callers.Allowed(ctx, "version")
 	return r.version, err
 }
 
 func (r query) Cluster(ctx context.Context) (runtime.ClusterStatus, error) {
-	return r.guard.ClusterStatus(ctx)
+	return r.engine.Server.ClusterStatus(ctx)
 }
 
-func (r query) Health(ctx context.Context) (engine.Health, error) { return r.guard.Health(ctx) }
+func (r query) Health(ctx context.Context) (activity.Health, error) {
+	return r.engine.Server.Health(ctx)
+}
 
 // orNull returns nil for a zero value. The API shows it as null.
 func orNull[T comparable](v T) *T {

@@ -8,8 +8,8 @@ import (
 	"github.com/rockpool/rockpool/graph/model"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
-	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/events"
+	"github.com/rockpool/rockpool/runtime/request"
 )
 
 func (r query) Runners(ctx context.Context, env *string, states []runtime.RunnerState, heldBy *string, labels []runtime.LabelFilter, from, to *time.Time, first *int, after *string, newestFirst *bool) (model.RunnerConnection, error) {
@@ -18,9 +18,9 @@ func (r query) Runners(ctx context.Context, env *string, states []runtime.Runner
 		return model.RunnerConnection{}, err
 	}
 	page.Descending = orZero(newestFirst)
-	filter := engine.RunnerFilter{EnvironmentID: runtime.EnvironmentID(orZero(env)), States: states, HeldBy: orZero(heldBy), Labels: labels, From: orZero(from), To: orZero(to), NewestFirst: page.Descending}
+	filter := request.Runners{EnvironmentID: runtime.EnvironmentID(orZero(env)), States: states, HeldBy: orZero(heldBy), Labels: labels, From: orZero(from), To: orZero(to), NewestFirst: page.Descending}
 	key := func(runner runtime.Runner) string { return string(runner.ID) }
-	found, err := r.guard.Runners(ctx, filter)
+	found, err := r.engine.Runners.List(ctx, filter)
 	return model.CutPage(found, key, page), err
 }
 
@@ -30,7 +30,7 @@ func (r query) Runner(ctx context.Context, id string) (*runtime.Runner, error) {
 
 // existingRunner returns a runner; nil if it doesn't exist, is gone, or the caller may not see it.
 func (r *resolver) existingRunner(ctx context.Context, id runtime.RunnerID) (*runtime.Runner, error) {
-	found, ok, err := r.guard.Runner(ctx, id)
+	found, ok, err := r.engine.Runners.Get(ctx, id)
 	if err != nil || !ok {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func (r *resolver) existingRunner(ctx context.Context, id runtime.RunnerID) (*ru
 }
 
 func (r mutation) ClaimRunner(ctx context.Context, in generated.ClaimRunnerInput) (generated.ClaimRunnerPayload, error) {
-	claim := engine.ClaimInput{
+	claim := request.Claim{
 		EnvironmentID:     runtime.EnvironmentID(in.EnvironmentID),
 		InactivityTimeout: in.InactivityTimeout,
 		WaitFor:           in.WaitFor,
@@ -50,17 +50,17 @@ func (r mutation) ClaimRunner(ctx context.Context, in generated.ClaimRunnerInput
 	if orZero(in.Wait) == generated.ClaimWaitTicket {
 		return r.claimLater(ctx, claim)
 	}
-	claimed, resumed, err := r.guard.ClaimOrResume(ctx, claim)
+	claimed, resumed, err := r.engine.Runners.ClaimOrResume(ctx, claim)
 	return generated.ClaimRunnerPayload{Runner: &claimed, Resumed: resumed}, err
 }
 
 func (r mutation) RenewRunner(ctx context.Context, id string) (generated.RenewRunnerPayload, error) {
-	renewed, err := r.guard.Renew(ctx, runtime.RunnerID(id))
+	renewed, err := r.engine.Runners.Renew(ctx, runtime.RunnerID(id))
 	return generated.RenewRunnerPayload{Runner: renewed}, err
 }
 
 func (r mutation) ReleaseRunner(ctx context.Context, id string) (generated.ReleaseRunnerPayload, error) {
-	released, err := r.guard.Release(ctx, runtime.RunnerID(id))
+	released, err := r.engine.Runners.Release(ctx, runtime.RunnerID(id))
 	return generated.ReleaseRunnerPayload{Released: released}, err
 }
 
@@ -103,11 +103,11 @@ func (r runner) ClusterURL(_ context.Context, of *runtime.Runner) (*string, erro
 }
 
 func (r runner) Events(ctx context.Context, of *runtime.Runner) ([]runtime.TaskEvent, error) {
-	return r.guard.TaskEvents(ctx, of.ID)
+	return r.engine.Runners.TaskEvents(ctx, of.ID)
 }
 
 func (r subscription) RunnerEvents(ctx context.Context, id *string) (<-chan events.RunnerEvent, error) {
-	return r.guard.WatchRunners(ctx, runtime.EnvironmentID(orZero(id)))
+	return r.engine.Runners.Watch(ctx, runtime.EnvironmentID(orZero(id)))
 }
 
 // visibleLabels returns the labels that the caller may see.

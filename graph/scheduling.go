@@ -10,10 +10,10 @@ import (
 )
 
 func (r mutation) DrainCluster(ctx context.Context, in generated.DrainClusterInput) (generated.DrainClusterPayload, error) {
-	if err := r.guard.SetDraining(ctx, in.Draining); err != nil {
+	if err := r.engine.Server.SetDraining(ctx, in.Draining); err != nil {
 		return generated.DrainClusterPayload{}, err
 	}
-	status, err := r.guard.ClusterStatus(ctx)
+	status, err := r.engine.Server.ClusterStatus(ctx)
 	return generated.DrainClusterPayload{Cluster: status}, err
 }
 
@@ -28,7 +28,7 @@ func (r cluster) Evaluations(
 	if err != nil {
 		return model.EvaluationConnection{}, err
 	}
-	found, total, err := r.guard.Evaluations(ctx, scheduling(env, runner, status, page))
+	found, total, err := r.engine.Server.Evaluations(ctx, scheduling(env, runner, status, page))
 	key := func(evaluation runtime.Evaluation) string { return string(evaluation.ID) }
 	return model.LoadedPage(found, key, page, total), err
 }
@@ -40,13 +40,13 @@ func (r cluster) Allocations(
 	if err != nil {
 		return model.AllocationConnection{}, err
 	}
-	found, total, err := r.guard.Allocations(ctx, scheduling(env, runner, status, page))
+	found, total, err := r.engine.Server.Allocations(ctx, scheduling(env, runner, status, page))
 	key := func(allocation runtime.Allocation) string { return string(allocation.ID) }
 	return model.LoadedPage(found, key, page, total), err
 }
 
 func (r cluster) TaskEvents(ctx context.Context, _ *runtime.ClusterStatus, id string) ([]runtime.TaskEvent, error) {
-	return r.guard.TaskEvents(ctx, runtime.RunnerID(id))
+	return r.engine.Runners.TaskEvents(ctx, runtime.RunnerID(id))
 }
 
 // scheduling returns a filter for one page. It requests one entry more, which shows whether there

@@ -17,9 +17,9 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
-	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/files"
 	"github.com/rockpool/rockpool/runtime/identity"
+	"github.com/rockpool/rockpool/runtime/request"
 )
 
 // TestEveryOperationForEveryCaller is the table of access: each caller, operation, object and
@@ -266,11 +266,11 @@ func (w *world) grant(name, object string, rights ...access.Right) {
 // used makes a tenant, and a caller for all tenants, use usedKey for another environment.
 func (w *world) used(tenant runtime.TenantID) {
 	w.t.Helper()
-	if _, _, err := w.engine.PutEnvironment(w.t.Context(), engine.PutEnvironmentInput{ID: "used", Tenant: &tenant, PoolSize: ptr(1)}); err != nil {
+	if _, _, err := w.engine.Environments.Put(access.With(w.t.Context(), access.Server()), request.Environment{ID: "used", Tenant: &tenant, PoolSize: ptr(1)}); err != nil {
 		w.t.Fatal(err)
 	}
-	for _, keys := range []string{tenant.String(), access.Server().Keys()} {
-		if _, err := w.engine.Claim(w.t.Context(), engine.ClaimInput{EnvironmentID: "used", Tenant: tenant, Key: usedKey, Keys: keys, WaitFor: ptr(60)}); err != nil {
+	for _, p := range []access.Principal{{Kind: access.KindToken, Tenant: tenant, Role: access.Client}, access.Server()} {
+		if _, err := w.engine.Runners.Claim(access.With(w.t.Context(), p), request.Claim{EnvironmentID: "used", Key: usedKey, WaitFor: ptr(60)}); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -280,7 +280,7 @@ func (w *world) used(tenant runtime.TenantID) {
 func (w *world) make(tenant runtime.TenantID) *things {
 	w.t.Helper()
 	w.made++
-	ctx := w.t.Context()
+	ctx := access.With(w.t.Context(), access.Server())
 	must := func(err error) {
 		w.t.Helper()
 		if err != nil {
@@ -289,22 +289,22 @@ func (w *world) make(tenant runtime.TenantID) *things {
 	}
 	o := &things{tenant: tenant, tenantName: string(tenant), environment: fmt.Sprintf("env-%03d", w.made), low: fmt.Sprintf("low-%03d", w.made)}
 	for _, id := range []string{o.environment, o.low} {
-		_, _, err := w.engine.PutEnvironment(ctx, engine.PutEnvironmentInput{ID: runtime.EnvironmentID(id), Tenant: &tenant, PoolSize: ptr(1)})
+		_, _, err := w.engine.Environments.Put(ctx, request.Environment{ID: runtime.EnvironmentID(id), Tenant: &tenant, PoolSize: ptr(1)})
 		must(err)
 	}
-	r, err := w.engine.Claim(ctx, engine.ClaimInput{EnvironmentID: runtime.EnvironmentID(o.environment), Tenant: tenant, WaitFor: ptr(60)})
+	r, err := w.engine.Runners.Claim(ctx, request.Claim{EnvironmentID: runtime.EnvironmentID(o.environment), WaitFor: ptr(60)})
 	must(err)
 	o.runner = string(r.ID)
-	_, err = w.engine.UpdateFiles(ctx, r.ID, "write", files.Update{Write: []runtime.FileWrite{{Path: "a.txt", Data: []byte("a")}}})
+	_, err = w.engine.Files.Update(ctx, r.ID, "write", files.Update{Write: []runtime.FileWrite{{Path: "a.txt", Data: []byte("a")}}})
 	must(err)
 	cat := []string{"cat"}
-	x, err := w.engine.Start(ctx, engine.StartInput{RunnerID: r.ID, Tenant: tenant, Command: cat, Terminal: &runtime.TerminalSize{Columns: 80, Rows: 24}})
+	x, err := w.engine.Executions.Start(ctx, request.Start{RunnerID: r.ID, Command: cat, Terminal: &runtime.TerminalSize{Columns: 80, Rows: 24}})
 	must(err)
 	o.execution = string(x.ID)
-	b, _, err := w.engine.StartBatch(ctx, engine.StartInput{RunnerID: r.ID, Tenant: tenant, Command: cat}, engine.BatchInput{Cases: []engine.CaseInput{{Stdin: []byte("1")}}})
+	b, _, err := w.engine.Batches.Start(ctx, request.Start{RunnerID: r.ID, Command: cat}, request.Batch{Cases: []request.Case{{Stdin: []byte("1")}}})
 	must(err)
 	o.batch = string(b.ID)
-	waits, err := w.engine.ClaimLater(ctx, engine.ClaimInput{EnvironmentID: runtime.EnvironmentID(o.low), Tenant: tenant}, nil)
+	waits, err := w.engine.Tickets.Open(ctx, request.Claim{EnvironmentID: runtime.EnvironmentID(o.low)})
 	must(err)
 	o.ticket = string(waits.ID)
 	token, _ := w.newToken(identity.NewToken{Role: access.Observer, Tenant: tenant})

@@ -6,13 +6,14 @@ import (
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/graph/model"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/request"
+	"github.com/rockpool/rockpool/runtime/tenantusage"
 	"github.com/rockpool/rockpool/runtime/ticket"
 )
 
 // claimLater claims without waiting for a runner.
-func (r mutation) claimLater(ctx context.Context, in engine.ClaimInput) (generated.ClaimRunnerPayload, error) {
-	made, err := r.guard.ClaimLater(ctx, in)
+func (r mutation) claimLater(ctx context.Context, in request.Claim) (generated.ClaimRunnerPayload, error) {
+	made, err := r.engine.Tickets.Open(ctx, in)
 	if err != nil {
 		return generated.ClaimRunnerPayload{}, err
 	}
@@ -21,7 +22,7 @@ func (r mutation) claimLater(ctx context.Context, in engine.ClaimInput) (generat
 }
 
 func (r query) Ticket(ctx context.Context, id string) (*ticket.Ticket, error) {
-	found, err := r.guard.Ticket(ctx, runtime.TicketID(id))
+	found, err := r.engine.Tickets.Get(ctx, runtime.TicketID(id))
 	if err != nil {
 		return nil, err
 	}
@@ -29,12 +30,12 @@ func (r query) Ticket(ctx context.Context, id string) (*ticket.Ticket, error) {
 }
 
 func (r mutation) CancelTicket(ctx context.Context, id string) (generated.CancelTicketPayload, error) {
-	ended, err := r.guard.CancelTicket(ctx, runtime.TicketID(id))
+	ended, err := r.engine.Tickets.Cancel(ctx, runtime.TicketID(id))
 	return generated.CancelTicketPayload{Ticket: ended}, err
 }
 
 func (r subscription) TicketEvents(ctx context.Context, id string) (<-chan ticket.Ticket, error) {
-	return r.guard.WatchTicket(ctx, runtime.TicketID(id))
+	return r.engine.Tickets.Watch(ctx, runtime.TicketID(id))
 }
 
 func (r query) WaitingClaims(ctx context.Context, tenant, env *string, first *int, after *string) (model.WaitingClaimConnection, error) {
@@ -46,16 +47,16 @@ func (r query) WaitingClaims(ctx context.Context, tenant, env *string, first *in
 	if err != nil {
 		return model.WaitingClaimConnection{}, err
 	}
-	filter := engine.WaitingFilter{Tenant: only, EnvironmentID: runtime.EnvironmentID(orZero(env))}
-	found, total, err := r.guard.WaitingClaims(ctx, filter, page.First+1, page.After)
-	return model.LoadedPage(found, func(c engine.WaitingClaim) string { return c.ID }, page, total), err
+	filter := request.Waiting{Tenant: only, EnvironmentID: runtime.EnvironmentID(orZero(env))}
+	found, total, err := r.engine.Runners.Waiting(ctx, filter, page.First+1, page.After)
+	return model.LoadedPage(found, func(c tenantusage.WaitingClaim) string { return c.ID }, page, total), err
 }
 
-func (r waitingClaim) Position(_ context.Context, of *engine.WaitingClaim) (*int, error) {
+func (r waitingClaim) Position(_ context.Context, of *tenantusage.WaitingClaim) (*int, error) {
 	return orNull(of.Position), nil
 }
 
-func (r waitingClaim) EstimatedWaitMs(_ context.Context, of *engine.WaitingClaim) (*float64, error) {
+func (r waitingClaim) EstimatedWaitMs(_ context.Context, of *tenantusage.WaitingClaim) (*float64, error) {
 	return orNull(model.Milliseconds(of.EstimatedWait)), nil
 }
 

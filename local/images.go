@@ -44,7 +44,7 @@ func (c *Cluster) openImages() (err error) {
 	return nil
 }
 
-// PinImage implements engine.Images.
+// PinImage implements environments.Images.
 func (c *Cluster) PinImage(ctx context.Context, reference string) (runtime.ImagePin, error) {
 	if reference == runtime.DefaultImage {
 		return runtime.ImagePin{}, nil
@@ -52,7 +52,7 @@ func (c *Cluster) PinImage(ctx context.Context, reference string) (runtime.Image
 	return c.images.Resolve(ctx, reference)
 }
 
-// ImageStatus implements engine.Images.
+// ImageStatus implements environments.Images.
 func (c *Cluster) ImageStatus(pin runtime.ImagePin) runtime.ImageStatus {
 	if pin.Digest == "" {
 		return runtime.ImageStatus{}

@@ -15,8 +15,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/pool"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
@@ -47,16 +49,16 @@ func (w *world) overEngine() (*engine.Engine, runtime.Runner, func() string) {
 	})
 	<-e.Restored()
 	size, none := 3, runtime.IsolationNone
-	if _, _, err := e.PutEnvironment(w.t.Context(), engine.PutEnvironmentInput{ID: "a", PoolSize: &size, Isolation: &none}); err != nil {
+	if _, _, err := e.Environments.Put(access.With(w.t.Context(), access.Server()), request.Environment{ID: "a", PoolSize: &size, Isolation: &none}); err != nil {
 		w.t.Fatal(err)
 	}
 	time.Sleep(10 * time.Second)
-	used, err := e.Claim(w.t.Context(), engine.ClaimInput{EnvironmentID: "a"})
+	used, err := e.Runners.Claim(access.With(w.t.Context(), access.Server()), request.Claim{EnvironmentID: "a"})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	time.Sleep(10 * time.Second)
-	alerts, err := e.WatchPoolAlerts(ctx, "", seesAll)
+	alerts, err := e.Environments.WatchAlerts(access.With(ctx, access.Server()), "")
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -100,25 +102,25 @@ func TestShortPoolIsReadAgain(t *testing.T) {
 				name := w.cluster.names().Runner(used.ID)
 				state = fmt.Sprintln(*w.jobs[name].JobModifyIndex, w.live(used.ID).ID, w.vars[w.cluster.names().Claim(used.ID)].ModifyIndex)
 			})
-			r, there := e.Runner(used.ID)
+			r, there, _ := e.Runners.Get(access.With(t.Context(), access.Server()), used.ID)
 			return fmt.Sprintln(state, there, r.State, r.Claim.Epoch)
 		}
 		before := alone()
 		w.locked(func() { w.unplaced, w.disturb = true, func(string) []string { return nil } })
-		if _, err := e.Claim(t.Context(), engine.ClaimInput{EnvironmentID: "a"}); err != nil {
+		if _, err := e.Runners.Claim(access.With(t.Context(), access.Server()), request.Claim{EnvironmentID: "a"}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(reloadAfter - time.Second)
 		w.locked(w.placeAll)
 		time.Sleep(500 * time.Millisecond)
-		if status, _ := e.PoolStatus("a"); status.Idle != 2 || told() != "" {
+		if status, _ := e.Environments.PoolStatus(runtime.Environment{ID: "a"}); status.Idle != 2 || told() != "" {
 			t.Errorf("nobody can know yet, and it is %+v", status)
 		}
 		time.Sleep(time.Second)
 		if all := told(); !strings.HasPrefix(all, "R") || !strings.HasSuffix(all, " RESOLVED") { // a slow subscriber misses RELOADING
 			t.Errorf("told: %q", all)
 		}
-		if status, _ := e.PoolStatus("a"); status.Idle != 3 || len(e.PoolAlerts(seesAll)) > 0 {
+		if status, _ := e.Environments.PoolStatus(runtime.Environment{ID: "a"}); status.Idle != 3 || len(standing(t, e)) > 0 {
 			t.Errorf("afterwards it is %+v", status)
 		}
 		if after := alone(); after != before || !strings.Contains(after, "CLAIMED") {
@@ -135,13 +137,13 @@ func TestAlertLastsUntilResourcesAreFree(t *testing.T) {
 		e, _, told := w.overEngine()
 		w.locked(func() { w.unplaced = true })
 		for range 3 {
-			if _, err := e.Claim(t.Context(), engine.ClaimInput{EnvironmentID: "a"}); err != nil {
+			if _, err := e.Runners.Claim(access.With(t.Context(), access.Server()), request.Claim{EnvironmentID: "a"}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		w.locked(func() { clear(w.calls) })
 		time.Sleep(5*reloadAfter + time.Second)
-		alerts := e.PoolAlerts(seesAll)
+		alerts := standing(t, e)
 		if len(alerts) != 1 || alerts[0].Idle != 0 || !strings.Contains(alerts[0].Reason, "memory exhausted on 1 node") {
 			t.Errorf("%+v", alerts)
 		}
@@ -152,11 +154,18 @@ func TestAlertLastsUntilResourcesAreFree(t *testing.T) {
 			w.placeAll()
 		})
 		time.Sleep(time.Second)
-		if all := told(); !strings.Contains(all, "RELOADING RAISED") || !strings.HasSuffix(all, " RESOLVED") || len(e.PoolAlerts(seesAll)) > 0 {
+		if all := told(); !strings.Contains(all, "RELOADING RAISED") || !strings.HasSuffix(all, " RESOLVED") || len(standing(t, e)) > 0 {
 			t.Errorf("told: %q", all)
 		}
 	})
 }
 
-// seesAll is a caller with access to all tenants.
-func seesAll(runtime.Environment) bool { return true }
+// standing returns all standing alerts.
+func standing(t *testing.T, e *engine.Engine) []runtime.PoolAlert {
+	t.Helper()
+	alerts, err := e.Environments.Alerts(access.With(t.Context(), access.Server()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return alerts
+}

@@ -18,7 +18,7 @@ type Config struct {
 	Connection connection.Config
 	Jobs       job.Config
 	Logger     *zap.Logger
-	// Resolve returns the digest that an image's reference has now, as engine.Images.PinImage does.
+	// Resolve returns the digest that an image's reference has now, as environments.Images.PinImage does.
 	// Without it images aren't pinned.
 	Resolve func(ctx context.Context, reference string) (runtime.ImagePin, error)
 	Dir     string // keeps the lock's id, so that a restarted server continues immediately; may be empty

@@ -84,7 +84,7 @@ func (c *Cluster) hint(event *api.Event) {
 	}
 }
 
-// WatchEnvironments implements engine.EnvironmentWatcher. Other programs can change environments by
+// WatchEnvironments implements environments.EnvironmentWatcher. Other programs can change environments by
 // registering jobs. Changes for which Nomad sends no event are found by the next periodic refresh.
 func (c *Cluster) WatchEnvironments(ctx context.Context, hint func()) error {
 	return c.others.Watch(ctx, func(runtime.EnvironmentID) { hint() })

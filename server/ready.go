@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/engine"
 )
 
@@ -20,9 +21,9 @@ const sayAfter = 5 * time.Second
 // keeps idle runners, or when the machine is being drained. Until then, it prints why no runner is
 // ready, whenever the reason changes.
 func announce(ctx context.Context, eng *engine.Engine, url string, out io.Writer) error {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(access.With(ctx, access.Server()))
 	defer cancel()
-	changes, err := eng.WatchPools(ctx, "", func(runtime.Environment) bool { return true })
+	changes, err := eng.Environments.WatchPools(ctx, "")
 	if err != nil {
 		return err
 	}
@@ -44,8 +45,12 @@ func announce(ctx context.Context, eng *engine.Engine, url string, out io.Writer
 			_, err := fmt.Fprintf(out, "rockpool is ready: %s/graphql (the machine is being drained: no runner starts until %s drain --off%s)\n", url, os.Args[0], atServer(url))
 			return err
 		}
-		if ready(pools, len(eng.Environments())) {
-			_, err := fmt.Fprintln(out, readyLine(os.Args[0], url, eng.Environments()))
+		environments, err := eng.Environments.List(ctx)
+		if err != nil {
+			return err
+		}
+		if ready(pools, len(environments)) {
+			_, err := fmt.Fprintln(out, readyLine(os.Args[0], url, environments))
 			return err
 		}
 		if reason := reasons(pools); isLate && reason != printed {

@@ -32,7 +32,6 @@ import (
 	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/quota"
-	"github.com/rockpool/rockpool/runtime/share"
 	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/runtime/timing"
 	"github.com/rockpool/rockpool/server/connections"
@@ -156,7 +155,7 @@ func (s *Server) Open(ctx context.Context) (err error) {
 		Dir: s.config.Data, Logger: s.logger.Named("engine"), Boot: timing.ReadBoot(),
 		Alert: pool.AlertRule{Threshold: s.config.AlertThreshold, Timeout: seconds(s.config.AlertTimeout)},
 		Keep:  seconds(s.config.KeepExecutions), KeepBytes: s.config.KeepBytes,
-		Memory: share.NewMemory(keptMemory(memory)), Attacks: s.lastAttacks(), Quotas: s.quotas, Weight: s.weight, Led: s.readBook, Audit: s.audit.Problem,
+		Memory: quota.NewMemory(keptMemory(memory)), Attacks: s.lastAttacks(), Quotas: s.quotas, Weight: s.weight, Led: s.readBook, Callers: s.book, Audit: s.audit,
 	})
 	return nil
 }

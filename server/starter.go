@@ -6,8 +6,8 @@ import (
 
 	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/language"
+	"github.com/rockpool/rockpool/runtime/request"
 )
 
 // A Starter is an environment that the first start creates if its program is installed.
@@ -36,7 +36,7 @@ func FirstEnvironments() ([]runtime.Environment, error) {
 		if !s.Installed() {
 			continue
 		}
-		env, err := s.Input().Environment()
+		env, err := s.Input().New()
 		if err != nil {
 			return nil, err
 		}
@@ -52,18 +52,18 @@ func (s Starter) Installed() bool {
 }
 
 // Input returns the input that creates the environment unless it exists.
-func (s Starter) Input() engine.PutEnvironmentInput {
+func (s Starter) Input() request.Environment {
 	onlyCreate := 0
 	// Revision 0 only creates: an existing environment stays.
-	return engine.PutEnvironmentInput{ID: s.ID, IfRevision: &onlyCreate, MemoryMiB: &s.memoryMiB, Processes: &s.processes}
+	return request.Environment{ID: s.ID, IfRevision: &onlyCreate, MemoryMiB: &s.memoryMiB, Processes: &s.processes}
 }
 
 // FromRecipe returns the input that creates an environment for a language unless it exists. It
 // returns false if one of the language's programs isn't installed on this machine.
-func FromRecipe(id runtime.EnvironmentID, r language.Recipe) (engine.PutEnvironmentInput, bool) {
+func FromRecipe(id runtime.EnvironmentID, r language.Recipe) (request.Environment, bool) {
 	for _, command := range [][]string{r.Build, r.Run, r.Version} {
 		if len(command) > 0 && !strings.Contains(command[0], "{") && host.FindProgram(command[0]) == "" {
-			return engine.PutEnvironmentInput{}, false
+			return request.Environment{}, false
 		}
 	}
 	positive := func(limit int) *int {
@@ -73,7 +73,7 @@ func FromRecipe(id runtime.EnvironmentID, r language.Recipe) (engine.PutEnvironm
 		return nil
 	}
 	onlyCreate, l := 0, r.Limits
-	return engine.PutEnvironmentInput{
+	return request.Environment{
 		ID: id, IfRevision: &onlyCreate, MemoryMiB: positive(l.MemoryMiB), Processes: positive(l.Processes),
 		WorkspaceMiB: positive(l.WorkspaceMiB), DefaultTimeLimit: positive(l.Seconds),
 	}, true

@@ -159,7 +159,7 @@ func encode(answer any) encoded {
 
 // caller returns the caller if it may run programs.
 func (a *api) caller(ctx context.Context) (access.Principal, error) {
-	return a.Guard.Allowed(ctx, "run")
+	return a.Engine.Callers.Allowed(ctx, "run")
 }
 
 // headFile serves HEAD of a file: 204 if the caller's tenant has uploaded it, else 404.

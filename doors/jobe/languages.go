@@ -32,7 +32,7 @@ func (a *api) languages(_ http.ResponseWriter, r *http.Request) (any, error) {
 		envs    []runtime.Environment
 	)
 	for _, recipe := range a.Languages.All() {
-		env, there, err := a.Guard.FirstEnvironment(r.Context(), recipe.Environments)
+		env, there, err := a.Engine.Environments.First(r.Context(), recipe.Environments)
 		if err != nil {
 			return nil, err
 		}

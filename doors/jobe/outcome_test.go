@@ -23,9 +23,10 @@ import (
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/fairqueue"
-	"github.com/rockpool/rockpool/runtime/guard"
 	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/runtime/language"
+	"github.com/rockpool/rockpool/runtime/request"
+	"github.com/rockpool/rockpool/test/clustertest"
 )
 
 func exited(code int) runtime.End { return runtime.End{Outcome: runtime.OutcomeExited, ExitCode: code} }
@@ -194,8 +195,8 @@ func TestErrorsOfEarlyAnswers(t *testing.T) {
 
 // A run's input isn't kept while its program runs.
 func TestStartedRunsKeepNoInput(t *testing.T) {
-	a := &api{Host: doors.Host{Guard: guard.New(nil, nil, nil)}}
-	in, of := engine.RunInput{Files: []runtime.FileWrite{{}}}, engine.BatchInput{Cases: []engine.CaseInput{{}}}
+	a := &api{Host: doors.Host{Engine: engine.New(clustertest.NewFake(), nil, engine.Config{Logger: zap.NewNop()})}}
+	in, of := request.Run{Files: []runtime.FileWrite{{}}}, request.Batch{Cases: []request.Case{{}}}
 	if _, err := a.start(httptest.NewRequest(http.MethodPost, "/", nil), time.Now(), &in, &of); runtime.CodeOf(err) != runtime.CodeUnauthenticated || in.Files != nil || of.Cases != nil {
 		t.Errorf("%v: %+v, %+v", err, in, of)
 	}
@@ -280,7 +281,7 @@ func (anybody) Known(*http.Request, string) (identity.Caller, error) {
 func TestInvalidUTF8IsRefused(t *testing.T) {
 	const size = 100_000
 	all, mux := clients.New(clients.Bounds{Bodies: 2 * size}), http.NewServeMux()
-	host := doors.Host{Guard: guard.New(nil, nil, nil), Languages: language.Default(), MaxBody: 1 << 20, Peers: all, Logger: zap.NewNop()}
+	host := doors.Host{Engine: engine.New(clustertest.NewFake(), nil, engine.Config{Logger: zap.NewNop()}), Languages: language.Default(), MaxBody: 1 << 20, Peers: all, Logger: zap.NewNop()}
 	doors.Open(mux, host, anybody{}, new(doors.Counts), new(beginning))
 	for body, field := range map[string]string{
 		`"sourcecode": "` + strings.Repeat("\xff", size):                                        "run_spec.sourcecode: isn't",
@@ -300,7 +301,7 @@ func TestInvalidUTF8IsRefused(t *testing.T) {
 // A run counts as an operation, but holds nothing of its request.
 func TestRunsCountAsOperations(t *testing.T) {
 	all, of, mux := clients.New(clients.Bounds{Bodies: 1 << 20}), new(beginning), http.NewServeMux()
-	doors.Open(mux, doors.Host{Guard: guard.New(nil, nil, nil), MaxBody: 1 << 20, Peers: all, Logger: zap.NewNop()}, anybody{}, new(doors.Counts), of)
+	doors.Open(mux, doors.Host{Engine: engine.New(clustertest.NewFake(), nil, engine.Config{Logger: zap.NewNop()}), MaxBody: 1 << 20, Peers: all, Logger: zap.NewNop()}, anybody{}, new(doors.Counts), of)
 	w := httptest.NewRecorder()
 	mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"run_spec": {"sourcecode": "`+strings.Repeat("x", 100_000)+`"}}`)))
 	if w.Code != http.StatusBadRequest || of.used.Operations != 1 || of.used.BodyBytes != 0 {

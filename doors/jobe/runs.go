@@ -14,9 +14,9 @@ import (
 	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/batch"
-	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/files"
+	"github.com/rockpool/rockpool/runtime/request"
 )
 
 // directory is the directory of a program's files in the workspace.
@@ -55,7 +55,7 @@ func (a *api) early(w http.ResponseWriter, r *http.Request, work func() (any, er
 }
 
 // complete runs a program when its turn comes, and returns Jobe's result.
-func (a *api) complete(r *http.Request, j job, in *engine.RunInput, of *engine.BatchInput) (any, error) {
+func (a *api) complete(r *http.Request, j job, in *request.Run, of *request.Batch) (any, error) {
 	until := time.Now().Add(patience)
 	leave, err := a.turn(r.Context(), until)
 	if err != nil {
@@ -69,7 +69,7 @@ func (a *api) complete(r *http.Request, j job, in *engine.RunInput, of *engine.B
 	hold := doors.ReservationOf(r)
 	build, run, err := a.follow(r.Context(), batch, hold)
 	if err != nil { // the client closed the connection, or there is no memory: don't start a run that nobody waits for
-		_, _ = a.Guard.CancelBatch(context.WithoutCancel(r.Context()), batch)
+		_, _ = a.Engine.Batches.Cancel(context.WithoutCancel(r.Context()), batch)
 		return overloaded(err)
 	}
 	var answer encoded
@@ -88,15 +88,15 @@ func (a *api) complete(r *http.Request, j job, in *engine.RunInput, of *engine.B
 }
 
 // start starts a run. Before it returns, it frees the request's body: in and of are zero then.
-func (a *api) start(r *http.Request, until time.Time, in *engine.RunInput, of *engine.BatchInput) (runtime.BatchID, error) {
+func (a *api) start(r *http.Request, until time.Time, in *request.Run, of *request.Batch) (runtime.BatchID, error) {
 	defer func() {
-		*in, *of = engine.RunInput{}, engine.BatchInput{}
+		*in, *of = request.Run{}, request.Batch{}
 		doors.ReservationOf(r).ReleaseMemory()
 	}()
 	var b runtime.Batch
 	err := attempt(until, func(waitFor int) (err error) {
 		in.WaitFor = &waitFor
-		b, _, err = a.Guard.RunBatch(r.Context(), *in, *of)
+		b, _, err = a.Engine.Batches.Run(r.Context(), *in, *of)
 		return err
 	})
 	return b.ID, err
@@ -104,7 +104,7 @@ func (a *api) start(r *http.Request, until time.Time, in *engine.RunInput, of *e
 
 // read parses a request to the input of the engine. Its bytes are held only once, since a run may
 // wait for a runner.
-func (a *api) read(w http.ResponseWriter, r *http.Request) (j job, in engine.RunInput, of engine.BatchInput, err error) {
+func (a *api) read(w http.ResponseWriter, r *http.Request) (j job, in request.Run, of request.Batch, err error) {
 	p, err := a.caller(r.Context())
 	if err != nil {
 		return j, in, of, err
@@ -131,7 +131,7 @@ func (a *api) read(w http.ResponseWriter, r *http.Request) (j job, in engine.Run
 	}
 	// An unknown language has no environments.
 	recipe, _ := a.recipe(s.language)
-	env, there, err := a.Guard.FirstEnvironment(r.Context(), recipe.Environments)
+	env, there, err := a.Engine.Environments.First(r.Context(), recipe.Environments)
 	if err != nil {
 		return j, in, of, err
 	}
@@ -146,11 +146,11 @@ func (a *api) read(w http.ResponseWriter, r *http.Request) (j job, in engine.Run
 	if err != nil {
 		return j, in, of, err
 	}
-	in = engine.RunInput{EnvironmentID: env.ID, Files: write, WorkingDirectory: runtime.Workspace + "/" + directory, Command: j.run, CommandLine: j.shown, Caller: "jobe " + p.ID}
+	in = request.Run{EnvironmentID: env.ID, Files: write, WorkingDirectory: runtime.Workspace + "/" + directory, Command: j.run, CommandLine: j.shown, Caller: "jobe " + p.ID}
 	limits := ceiling{output: env.OutputLimit, pace: a.pace(r.Context(), env)}
-	of = engine.BatchInput{Cases: []engine.CaseInput{{Stdin: []byte(s.input), Bounds: s.parameters.bounds(j.dialect, limits)}}}
+	of = request.Batch{Cases: []request.Case{{Stdin: []byte(s.input), Bounds: s.parameters.bounds(j.dialect, limits)}}}
 	if j.build != nil {
-		of.Build = &engine.BuildInput{Command: j.build, Bounds: s.parameters.buildBounds(j.dialect, limits)}
+		of.Build = &request.Build{Command: j.build, Bounds: s.parameters.buildBounds(j.dialect, limits)}
 	}
 	return j, in, of, nil
 }
@@ -195,7 +195,7 @@ func attempt(until time.Time, begin func(waitFor int) error) (err error) {
 // follow waits for a batch's end and collects its output. The engine bounds the output; its memory
 // is taken from hold.
 func (a *api) follow(ctx context.Context, id runtime.BatchID, hold *clients.Reservation) (build, run phase, err error) {
-	reader, err := a.Guard.BatchEvents(ctx, id, "")
+	reader, err := a.Engine.Batches.Events(ctx, id, "")
 	if err != nil {
 		return build, run, err
 	}

@@ -20,10 +20,10 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/audit"
 	"github.com/rockpool/rockpool/runtime/engine"
-	"github.com/rockpool/rockpool/runtime/guard"
 	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/runtime/language"
 	"github.com/rockpool/rockpool/runtime/quota"
+	requests "github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/server/routes"
 	"github.com/rockpool/rockpool/test/clustertest"
@@ -68,26 +68,27 @@ func newBedOf(t testing.TB, held int64, change func(d *Door)) *bed {
 		t.Fatal(err)
 	}
 	quotas := quota.New()
-	eng := engine.New(fake, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop(), Quotas: quotas})
 	log, err := audit.New(audit.Config{Store: db})
 	if err != nil {
 		t.Fatal(err)
 	}
+	var eng *engine.Engine
+	book := identity.New(identity.Config{FirstToken: firstToken, Key: make([]byte, 32), Logger: zap.NewNop(), Free: func(ctx context.Context, id runtime.TenantID) error { return eng.FreeTenant(ctx, id) }, Store: db, Quotas: quotas})
+	if err := book.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eng = engine.New(fake, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop(), Quotas: quotas, Callers: book, Audit: log})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
 	go func() { ended <- eng.Run(ctx) }()
 	go func() { ended <- log.Run(ctx) }()
 	<-eng.Restored()
-	book := identity.New(identity.Config{FirstToken: firstToken, Key: make([]byte, 32), Logger: zap.NewNop(), Free: eng.FreeTenant, Store: db, Quotas: quotas})
-	if err := book.Load(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	b := &bed{t: t, door: New(), engine: eng, book: book, audit: log, counts: new(doors.Counts), peers: clients.New(clients.Bounds{AllConnections: 1000, Connections: 1000, Operations: 100, TokenOperations: maxOperations, Bodies: 1 << 30, TokenBodies: held, PeerBodies: 1 << 30})}
 	if change != nil {
 		change(b.door)
 	}
 	mux := http.NewServeMux()
-	host := doors.Host{Guard: guard.New(eng, book, log), Languages: language.Default(), Version: "1.2.3", MaxBody: 1 << 20, Peers: b.peers, Logger: zap.NewNop()}
+	host := doors.Host{Engine: eng, Languages: language.Default(), Version: "1.2.3", MaxBody: 1 << 20, Peers: b.peers, Logger: zap.NewNop()}
 	doors.Open(mux, host, &routes.Admission{Book: book}, b.counts, b.door)
 	var lasting sync.WaitGroup
 	ends, end := context.WithCancelCause(context.Background())
@@ -111,7 +112,7 @@ func newBedOf(t testing.TB, held int64, change func(d *Door)) *bed {
 	})
 	size, image, shared := 2, "host", true
 	for _, id := range []runtime.EnvironmentID{"shell", "python"} {
-		if _, _, err := eng.PutEnvironment(t.Context(), engine.PutEnvironmentInput{ID: id, PoolSize: &size, Image: &image, Shared: &shared}); err != nil {
+		if _, _, err := eng.Environments.Put(access.With(t.Context(), access.Server()), requests.Environment{ID: id, PoolSize: &size, Image: &image, Shared: &shared}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -229,7 +230,12 @@ func (a *agent) refused(name string, arguments any, code runtime.Code, field str
 
 // held returns how many runners are claimed.
 func (b *bed) held() int {
-	return len(b.engine.Runners(engine.RunnerFilter{States: []runtime.RunnerState{runtime.RunnerClaimed}}))
+	b.t.Helper()
+	all, err := b.engine.Runners.List(access.With(context.Background(), access.Server()), requests.Runners{States: []runtime.RunnerState{runtime.RunnerClaimed}})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return len(all)
 }
 
 // freed waits until no runner is claimed.

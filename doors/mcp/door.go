@@ -236,7 +236,7 @@ func (d *Door) open(ctx context.Context, of owner) (*session, error) {
 		s.kept, err = d.host.Memory.Keep(access.FromContext(ctx).Tenant, sessionBytes, "an MCP session")
 	}
 	if err == nil {
-		err = d.host.Guard.Go(s.ctx, func(ctx context.Context) {
+		err = d.host.Engine.Go(s.ctx, func(ctx context.Context) {
 			defer release()
 			s.run(ctx)
 		})

@@ -64,7 +64,7 @@ type version struct {
 func (c *call) snapshot(id runtime.RunnerID) (map[string]version, error) {
 	ctx, done := context.WithCancel(c.ctx) // the list's memory is free when it ends
 	defer done()
-	all, err := c.door.host.Guard.Files(ctx, id, "", true)
+	all, err := c.door.host.Engine.Files.List(ctx, id, "", true)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +147,7 @@ func isImage(path string) bool {
 // read returns at most that many bytes of a file from an offset on, and the file's size. The bytes
 // take memory of the call; the caller frees what it drops.
 func (c *call) read(id runtime.RunnerID, path string, offset int64, most int) (data []byte, size int64, err error) {
-	info, content, err := c.door.host.Guard.OpenFile(c.ctx, id, path, offset)
+	info, content, err := c.door.host.Engine.Files.OpenFile(c.ctx, id, path, offset)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -184,7 +184,7 @@ func writeFiles(c *call, in writeInput) (out wrote, reply answer, err error) {
 	if len(written)+len(in.Delete)+len(in.Empty) == 0 {
 		return out, reply, runtime.Invalid("files", "files to write or paths to delete are required")
 	}
-	updated, err := c.door.host.Guard.UpdateFiles(c.ctx, runner.ID, "files", files.Update{Empty: in.Empty, Delete: in.Delete, Write: written})
+	updated, err := c.door.host.Engine.Files.Update(c.ctx, runner.ID, "files", files.Update{Empty: in.Empty, Delete: in.Delete, Write: written})
 	if err == nil && len(updated.Failed) > 0 {
 		err = runtime.Errorf(runtime.CodeStorageFull, "%s: %s; %d other files were written", updated.Failed[0].Path, updated.Failed[0].Message, len(updated.Written))
 	}
@@ -282,7 +282,7 @@ func listFiles(c *call, in listInput) (out listing, reply answer, err error) {
 	if err != nil {
 		return out, reply, err
 	}
-	all, err := c.door.host.Guard.Files(c.ctx, runner.ID, in.Path, in.Recursive)
+	all, err := c.door.host.Engine.Files.List(c.ctx, runner.ID, in.Path, in.Recursive)
 	if err != nil {
 		return out, reply, err
 	}

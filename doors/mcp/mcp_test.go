@@ -15,7 +15,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/audit"
-	"github.com/rockpool/rockpool/runtime/engine"
+	requests "github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -80,7 +80,7 @@ func TestRunProgramReturnsTheResult(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	b.freed()
-	if entries, err := b.door.host.Guard.AuditLog(access.With(t.Context(), access.Server()), audit.Filter{}, 100, ""); err != nil || !strings.Contains(entriesText(entries), "startExecution mcp\n") {
+	if entries, err := b.door.host.Engine.Callers.AuditLog(access.With(t.Context(), access.Server()), audit.Filter{}, 100, ""); err != nil || !strings.Contains(entriesText(entries), "startExecution mcp\n") {
 		t.Errorf("%v %s", err, entriesText(entries))
 	}
 	counted := ""
@@ -149,7 +149,7 @@ func TestProgressCarriesLiveOutputAndCancellingEndsTheExecution(t *testing.T) {
 				t.Error("the call has an answer")
 			}
 			wait.For(t, "the execution is cancelled", func() bool {
-				x, err := b.door.host.Guard.Execution(access.With(t.Context(), access.Server()), execution, 0)
+				x, err := b.door.host.Engine.Executions.Get(access.With(t.Context(), access.Server()), execution, 0)
 				return err == nil && x.End.Outcome == runtime.OutcomeCancelled
 			})
 			wait.For(t, "only the session's runner is held", func() bool { return b.held() == 1 })
@@ -239,7 +239,7 @@ func TestSessionsForgetLostRunners(t *testing.T) {
 	a := b.agent(firstToken)
 	var session opened
 	a.call("open_session", object{"environment": "shell"}, &session)
-	if _, err := b.engine.Release(t.Context(), runtime.RunnerID(session.Session)); err != nil {
+	if _, err := b.engine.Runners.Release(access.With(t.Context(), access.Server()), runtime.RunnerID(session.Session)); err != nil {
 		t.Fatal(err)
 	}
 	a.refused("execute", object{"session": session.Session, "shell": "true"}, runtime.CodeRunnerGone, "")
@@ -259,7 +259,7 @@ func TestCancelledCallsReleaseTheirRunner(t *testing.T) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	c := &call{session: s, ctx: ctx}
 	cancel()
-	runner, err := b.door.host.Guard.Claim(s.ctx, engine.ClaimInput{EnvironmentID: "shell", WaitFor: new(maxWait)})
+	runner, err := b.door.host.Engine.Runners.Claim(s.ctx, requests.Claim{EnvironmentID: "shell", WaitFor: new(maxWait)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -436,7 +436,7 @@ func TestUnwantedProgressCostsNothing(t *testing.T) {
 	s := b.door.sessionOf(a)
 	c := &call{session: s, request: &request{hold: new(clients.Reservation)}, ctx: s.ctx, until: time.Now().Add(wait.Limit)}
 	shell := "lines 1000"
-	out, err := c.run(runtime.RunnerID(session.Session), engine.StartInput{Shell: &shell}, nil)
+	out, err := c.run(runtime.RunnerID(session.Session), requests.Start{Shell: &shell}, nil)
 	if err != nil || out.Stdout == "" || c.progress != (progress{}) {
 		t.Errorf("%v: %+v, %+v", err, out, c.progress)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/language"
+	requests "github.com/rockpool/rockpool/runtime/request"
 )
 
 // Limits of arguments, which the tools' schemas mention.
@@ -80,13 +80,13 @@ type plan struct {
 	files []runtime.FileWrite
 	build []string // nil: no build
 	limit *int     // seconds for the build; nil: the environment's
-	start engine.StartInput
+	start requests.Start
 	stdin *string
 }
 
 // plan returns the plan of a program in a language; a nil language is unknown.
 func (p program) plan(in *language.Recipe) (plan, error) {
-	made := plan{stdin: p.Stdin, limit: p.BuildTimeLimit, start: engine.StartInput{TimeLimit: p.TimeLimit, Stdin: p.Stdin != nil}}
+	made := plan{stdin: p.Stdin, limit: p.BuildTimeLimit, start: requests.Start{TimeLimit: p.TimeLimit, Stdin: p.Stdin != nil}}
 	for field, limit := range map[string]*int{"timeLimit": p.TimeLimit, "buildTimeLimit": p.BuildTimeLimit} {
 		if limit == nil {
 			continue
@@ -162,7 +162,7 @@ type place struct {
 // choose returns the environment of a place, and the recipe of its language; nil if the language is
 // unknown.
 func (c *call) choose(at place) (runtime.EnvironmentID, *language.Recipe, error) {
-	there, err := c.door.host.Guard.Environments(c.ctx)
+	there, err := c.door.host.Engine.Environments.List(c.ctx)
 	if err != nil {
 		return "", nil, err
 	}
@@ -184,7 +184,7 @@ func (c *call) choose(at place) (runtime.EnvironmentID, *language.Recipe, error)
 		return "", nil, runtime.Invalid("language", "must be one that list_environments lists, not %q; or use environment with command or shell", at.Language)
 	}
 	if environment == "" {
-		env, found, err := c.door.host.Guard.FirstEnvironment(c.ctx, recipe.Environments)
+		env, found, err := c.door.host.Engine.Environments.First(c.ctx, recipe.Environments)
 		if err != nil {
 			return "", nil, err
 		}

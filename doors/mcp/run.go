@@ -14,9 +14,9 @@ import (
 	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
-	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/files"
+	requests "github.com/rockpool/rockpool/runtime/request"
 )
 
 // A runInput has the arguments of run_program.
@@ -145,7 +145,7 @@ func execute(c *call, in executeInput) (out ran, reply answer, err error) {
 // claim claims a runner for the session.
 func (c *call) claim(environment runtime.EnvironmentID, inactivity *int) (runtime.Runner, error) {
 	c.progress.notify(c.ctx, "claiming a runner of "+string(environment))
-	runner, err := c.door.host.Guard.Claim(c.ctx, engine.ClaimInput{EnvironmentID: environment, InactivityTimeout: inactivity, WaitFor: new(maxWait), Caller: clients.PeerName(c.ctx)})
+	runner, err := c.door.host.Engine.Runners.Claim(c.ctx, requests.Claim{EnvironmentID: environment, InactivityTimeout: inactivity, WaitFor: new(maxWait), Caller: clients.PeerName(c.ctx)})
 	if err != nil {
 		return runner, err
 	}
@@ -170,7 +170,7 @@ func (c *call) fill(id runtime.RunnerID, write []runtime.FileWrite) error {
 	if len(write) == 0 {
 		return nil
 	}
-	updated, err := c.door.host.Guard.UpdateFiles(c.ctx, id, "files", files.Update{Write: write})
+	updated, err := c.door.host.Engine.Files.Update(c.ctx, id, "files", files.Update{Write: write})
 	if err == nil && len(updated.Failed) > 0 {
 		err = runtime.Errorf(runtime.CodeStorageFull, "%s: %s", updated.Failed[0].Path, updated.Failed[0].Message)
 	}
@@ -183,7 +183,7 @@ func (c *call) build(id runtime.RunnerID, what plan) (out ran, built bool, err e
 	if what.build == nil {
 		return out, true, nil
 	}
-	out, err = c.run(id, engine.StartInput{Command: what.build, TimeLimit: what.limit}, nil)
+	out, err = c.run(id, requests.Start{Command: what.build, TimeLimit: what.limit}, nil)
 	if out.Phase = "build"; out.Running {
 		command, _ := json.Marshal(what.start.Command)
 		out.Message = fmt.Sprintf("when the build has ended, run the program: call execute with the session, the command %s, and the stdin, variables and timeLimit of this call", command)
@@ -200,7 +200,7 @@ func (c *call) runBuilt(id runtime.RunnerID, what plan) (ran, error) {
 
 // run runs one command, and reports its output as progress meanwhile. If the command still runs when
 // the call must answer, it continues. It is cancelled if the call is.
-func (c *call) run(id runtime.RunnerID, in engine.StartInput, stdin *string) (out ran, err error) {
+func (c *call) run(id runtime.RunnerID, in requests.Start, stdin *string) (out ran, err error) {
 	var input []byte
 	if stdin != nil {
 		if err := c.request.grow(int64(len(*stdin))); err != nil {
@@ -209,14 +209,14 @@ func (c *call) run(id runtime.RunnerID, in engine.StartInput, stdin *string) (ou
 		input = []byte(*stdin)
 	}
 	in.RunnerID = id
-	x, err := c.door.host.Guard.Start(c.ctx, in)
+	x, err := c.door.host.Engine.Executions.Start(c.ctx, in)
 	if err != nil {
 		return ran{}, named(err, in.Variables)
 	}
 	cancelled := make(chan struct{})
 	cancel := func() {
 		defer close(cancelled)
-		_, _ = c.door.host.Guard.Cancel(context.WithoutCancel(c.ctx), x.ID) // fails if it has ended
+		_, _ = c.door.host.Engine.Executions.Cancel(context.WithoutCancel(c.ctx), x.ID) // fails if it has ended
 	}
 	stop := context.AfterFunc(c.ctx, cancel) // not after the call, which a client that doesn't read may block
 	// If the call has ended, wait for the cancellation that has begun. After another error, cancel.
@@ -236,7 +236,7 @@ func (c *call) run(id runtime.RunnerID, in engine.StartInput, stdin *string) (ou
 		}
 	}()
 	if stdin != nil {
-		if err := c.door.host.Guard.Go(feeding, func(ctx context.Context) { defer fed(); c.feed(ctx, x.ID, input) }); err != nil {
+		if err := c.door.host.Engine.Go(feeding, func(ctx context.Context) { defer fed(); c.feed(ctx, x.ID, input) }); err != nil {
 			return ran{}, err
 		}
 	}
@@ -264,9 +264,9 @@ func (c *call) run(id runtime.RunnerID, in engine.StartInput, stdin *string) (ou
 
 // feed writes all of a command's standard input.
 func (c *call) feed(ctx context.Context, id runtime.ExecutionID, data []byte) {
-	in := engine.StdinInput{ExecutionID: id, Data: data, Offset: new(int64(0)), Close: true}
+	in := requests.Stdin{ExecutionID: id, Data: data, Offset: new(int64(0)), Close: true}
 	for ctx.Err() == nil {
-		if _, err := c.door.host.Guard.WriteStdin(ctx, in); runtime.CodeOf(err) != runtime.CodeLimitExceeded {
+		if _, err := c.door.host.Engine.Executions.WriteStdin(ctx, in); runtime.CodeOf(err) != runtime.CodeLimitExceeded {
 			return // everything was written, or the command has ended
 		}
 	}
@@ -279,7 +279,7 @@ var errRunning = errors.New("the program still runs")
 // earlier.
 func (c *call) follow(id runtime.ExecutionID) (runtime.Execution, *printed, error) {
 	output := newPrinted()
-	reader, err := c.door.host.Guard.Events(c.ctx, id, "")
+	reader, err := c.door.host.Engine.Executions.Events(c.ctx, id, "")
 	if err != nil {
 		return runtime.Execution{}, output, err
 	}

@@ -6,9 +6,10 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/language"
-	"github.com/rockpool/rockpool/runtime/share"
+	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -26,10 +27,19 @@ func TestLongProgramsOutlastTheirCall(t *testing.T) {
 		outcome runtime.Outcome
 		said    string // in the last read
 	}{
-		"run_program": {"run_program", arguments{}, func(id runtime.ExecutionID) error { _, err := b.engine.Cancel(t.Context(), id); return err }, runtime.OutcomeCancelled, "cancelled"},
-		"execute":     {"execute", arguments{}, func(id runtime.ExecutionID) error { _, err := b.engine.Cancel(t.Context(), id); return err }, runtime.OutcomeCancelled, "cancelled"},
-		"a signal":    {"run_program", arguments{}, func(id runtime.ExecutionID) error { _, err := b.engine.Signal(t.Context(), id, "USR1"); return err }, runtime.OutcomeSignaled, "ended by SIGUSR1"},
-		"a limit":     {"run_program", arguments{TimeLimit: 2}, func(runtime.ExecutionID) error { return nil }, runtime.OutcomeTimeLimit, "may have been buffered"},
+		"run_program": {"run_program", arguments{}, func(id runtime.ExecutionID) error {
+			_, err := b.engine.Executions.Cancel(access.With(t.Context(), access.Server()), id)
+			return err
+		}, runtime.OutcomeCancelled, "cancelled"},
+		"execute": {"execute", arguments{}, func(id runtime.ExecutionID) error {
+			_, err := b.engine.Executions.Cancel(access.With(t.Context(), access.Server()), id)
+			return err
+		}, runtime.OutcomeCancelled, "cancelled"},
+		"a signal": {"run_program", arguments{}, func(id runtime.ExecutionID) error {
+			_, err := b.engine.Executions.Signal(access.With(t.Context(), access.Server()), id, "USR1")
+			return err
+		}, runtime.OutcomeSignaled, "ended by SIGUSR1"},
+		"a limit": {"run_program", arguments{TimeLimit: 2}, func(runtime.ExecutionID) error { return nil }, runtime.OutcomeTimeLimit, "may have been buffered"},
 	} {
 		test.Command = []string{"sleep", "600"}
 		if test.Environment = "shell"; test.tool == "execute" {
@@ -98,10 +108,10 @@ func TestInputThatOutlastsItsCallCounts(t *testing.T) {
 	b := newBed(t, func(d *Door) { d.within = 100 * time.Millisecond })
 	arguments := object{"environment": "shell", "command": []string{"sleep", "600"}, "stdin": strings.Repeat("x", 900_000)}
 	a := b.agent(firstToken) // its session has memory of its own
-	b.door.host.Memory = share.NewMemory(1)
+	b.door.host.Memory = quota.NewMemory(1)
 	a.refused("run_program", arguments, runtime.CodeQuotaExceeded, "")
 	b.freed()
-	b.door.host.Memory = share.NewMemory(16 << 20)
+	b.door.host.Memory = quota.NewMemory(16 << 20)
 	var got ran
 	a.call("run_program", arguments, &got)
 	if used, _ := b.door.host.Memory.Usage(); !got.Running || used < 900_000 {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/share"
+	"github.com/rockpool/rockpool/runtime/quota"
 )
 
 // The reasons why sessions end.
@@ -43,7 +43,7 @@ type session struct {
 	served     map[string]*request // by the value of the header requestKey
 	used       time.Time
 	idle       *time.Timer
-	kept       *share.Kept
+	kept       *quota.Kept
 }
 
 // begin counts a request. It returns false if the session has ended.
@@ -215,7 +215,7 @@ func (s *session) drop(id runtime.RunnerID) bool {
 // release releases a runner, also after the session's end. It returns false if the claim had ended,
 // or if releasing failed, which it logs.
 func (s *session) release(id runtime.RunnerID) bool {
-	released, err := s.door.host.Guard.Release(context.WithoutCancel(s.ctx), id)
+	released, err := s.door.host.Engine.Runners.Release(context.WithoutCancel(s.ctx), id)
 	if err != nil {
 		s.door.host.Logger.Warn("a runner of an MCP session couldn't be released; its inactivity timeout will end it", zap.String("runner", string(id)), zap.Error(err))
 	}

@@ -100,7 +100,7 @@ func (c *call) sessionRunner(session string) (runtime.Runner, error) {
 	if err := c.holds(id); err != nil {
 		return runtime.Runner{}, err
 	}
-	runner, there, err := c.door.host.Guard.Runner(c.ctx, id)
+	runner, there, err := c.door.host.Engine.Runners.Get(c.ctx, id)
 	if err == nil && !there {
 		c.lost(id)
 		err = runtime.Errorf(runtime.CodeRunnerGone, "session %q has ended: it wasn't used for too long, or its runner was lost", session)
@@ -158,7 +158,7 @@ func readOutput(c *call, in outputInput) (out page, reply answer, err error) {
 	}
 	out = page{Chunks: []chunk{}, Cursor: next, End: end}
 	if end {
-		x, err := c.door.host.Guard.Execution(c.ctx, id, 0)
+		x, err := c.door.host.Engine.Executions.Get(c.ctx, id, 0)
 		if err != nil {
 			return out, reply, err
 		}
@@ -200,7 +200,7 @@ func readOutput(c *call, in outputInput) (out page, reply answer, err error) {
 // readPage reads a page of output, and returns the cursor after it. It takes the memory of each event
 // when it is read. If there is no memory for more, the page ends.
 func (c *call) readPage(id runtime.ExecutionID, after string, most int) (read []events.Event, next string, end bool, err error) {
-	page, err := c.door.host.Guard.Output(c.ctx, id, after, most)
+	page, err := c.door.host.Engine.Executions.Output(c.ctx, id, after, most)
 	if err != nil {
 		return nil, "", false, err
 	}
@@ -228,7 +228,7 @@ func (c *call) readPage(id runtime.ExecutionID, after string, most int) (read []
 
 // await waits for output of an execution after a cursor, or for its end, until the call must answer.
 func (c *call) await(id runtime.ExecutionID, after string) error {
-	reader, err := c.door.host.Guard.Events(c.ctx, id, after)
+	reader, err := c.door.host.Engine.Executions.Events(c.ctx, id, after)
 	if err != nil {
 		return err
 	}
@@ -269,7 +269,7 @@ type environment struct {
 
 // listEnvironments serves list_environments. It finds a language by its id or an alias.
 func listEnvironments(c *call, in environmentsInput) (out environments, reply answer, err error) {
-	there, err := c.door.host.Guard.Environments(c.ctx)
+	there, err := c.door.host.Engine.Environments.List(c.ctx)
 	if err != nil {
 		return out, reply, err
 	}

@@ -80,7 +80,7 @@ func TestCallsOfClientsThatDoNotReadAreCancelled(t *testing.T) {
 		t.Fatalf("%d %s", status, text)
 	}
 	wait.For(t, "the execution is cancelled", func() bool {
-		x, err := b.door.host.Guard.Execution(access.With(t.Context(), access.Server()), runtime.ExecutionID(execution), 0)
+		x, err := b.door.host.Engine.Executions.Get(access.With(t.Context(), access.Server()), runtime.ExecutionID(execution), 0)
 		return err == nil && x.End.Outcome == runtime.OutcomeCancelled
 	})
 }
@@ -93,7 +93,7 @@ func TestMemoryOfCallsIsCounted(t *testing.T) {
 	var session opened
 	a.call("open_session", object{"environment": "shell"}, &session)
 	for path, text := range map[string]string{"binary": "\xff", "escaped": "\x01", "html": "<"} {
-		if _, err := b.engine.UpdateFiles(t.Context(), runtime.RunnerID(session.Session), "", files.Update{Write: []runtime.FileWrite{{Path: path, Data: []byte(strings.Repeat(text, size)), Mode: 0o644}}}); err != nil {
+		if _, err := b.engine.Files.Update(access.With(t.Context(), access.Server()), runtime.RunnerID(session.Session), "", files.Update{Write: []runtime.FileWrite{{Path: path, Data: []byte(strings.Repeat(text, size)), Mode: 0o644}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -140,7 +140,7 @@ func TestDroppedFilesTakeNoMemory(t *testing.T) {
 		made = append(made, runtime.FileWrite{Path: fmt.Sprintf("%d.png", i), Data: make([]byte, maxImage), Mode: 0o644})
 	}
 	runner := runtime.RunnerID(session.Session)
-	if _, err := b.engine.UpdateFiles(t.Context(), runner, "", files.Update{Write: made}); err != nil {
+	if _, err := b.engine.Files.Update(access.With(t.Context(), access.Server()), runner, "", files.Update{Write: made}); err != nil {
 		t.Fatal(err)
 	}
 	wait.For(t, "the requests have ended", func() bool { return b.peers.Usage().BodyBytes == 0 })

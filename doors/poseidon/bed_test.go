@@ -25,7 +25,6 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/engine"
-	"github.com/rockpool/rockpool/runtime/guard"
 	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/quota"
@@ -73,18 +72,19 @@ func newBounded(t testing.TB, options Options, bounds clients.Bounds) bed {
 		t.Fatal(err)
 	}
 	quotas := quota.New()
-	eng := engine.New(fake, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop(), Quotas: quotas, Alert: pool.AlertRule{Threshold: 0.5, Timeout: time.Millisecond}})
+	var eng *engine.Engine
+	book := identity.New(identity.Config{FirstToken: token, Key: make([]byte, 32), Logger: zap.NewNop(), Store: db, Quotas: quotas, Free: func(ctx context.Context, id runtime.TenantID) error { return eng.FreeTenant(ctx, id) }})
+	if err := book.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eng = engine.New(fake, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop(), Quotas: quotas, Callers: book, Alert: pool.AlertRule{Threshold: 0.5, Timeout: time.Millisecond}})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- eng.Run(ctx) }()
 	<-eng.Restored()
-	book := identity.New(identity.Config{FirstToken: token, Key: make([]byte, 32), Logger: zap.NewNop(), Store: db, Quotas: quotas, Free: eng.FreeTenant})
-	if err := book.Load(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 	bounds.Bodies, bounds.TokenBodies = 1<<30, cmp.Or(bounds.TokenBodies, maxHeld)
 	mux, bounded := http.NewServeMux(), clients.New(bounds)
-	host := doors.Host{Guard: guard.New(eng, book, nil), Version: "1.2.3", MaxBody: 1 << 20, Peers: bounded, Logger: zap.NewNop()}
+	host := doors.Host{Engine: eng, Version: "1.2.3", MaxBody: 1 << 20, Peers: bounded, Logger: zap.NewNop()}
 	opened := New(options).(*door)
 	opened.closeTime, opened.quitGrace = wait.Limit, wait.Limit // no test asserts them
 	doors.Open(mux, host, &routes.Admission{Book: book}, new(doors.Counts), opened)

@@ -5,7 +5,8 @@ import (
 	"strconv"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/environments"
+	"github.com/rockpool/rockpool/runtime/request"
 )
 
 // leastMemory is CodeOcean's minimum of the memory limit, in MiB. Rockpool's is higher.
@@ -76,7 +77,7 @@ func (d *door) environments(w http.ResponseWriter, r *http.Request) error {
 	if err := fetched(r); err != nil {
 		return err
 	}
-	all, err := d.Guard.Environments(r.Context())
+	all, err := d.Engine.Environments.List(r.Context())
 	if err != nil {
 		return err
 	}
@@ -99,12 +100,12 @@ func (d *door) environment(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	env, there, err := d.Guard.Environment(r.Context(), id)
+	env, there, err := d.Engine.Environments.Get(r.Context(), id)
 	if err != nil {
 		return err
 	}
 	if !there {
-		return engine.NoEnvironment(id)
+		return environments.NotFound(id)
 	}
 	n, _ := number(id)
 	answer(w, http.StatusOK, shown(n, env))
@@ -122,7 +123,7 @@ func (d *door) putEnvironment(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	in := engine.PutEnvironmentInput{ID: id, Image: asked.Image, PoolSize: asked.PrewarmingPoolSize, NetworkAccess: &asked.NetworkAccess, ExposedPorts: asked.ExposedPorts}
+	in := request.Environment{ID: id, Image: asked.Image, PoolSize: asked.PrewarmingPoolSize, NetworkAccess: &asked.NetworkAccess, ExposedPorts: asked.ExposedPorts}
 	if in.ExposedPorts == nil {
 		in.ExposedPorts = []int{}
 	}
@@ -132,12 +133,12 @@ func (d *door) putEnvironment(w http.ResponseWriter, r *http.Request) error {
 	if in.MemoryMiB, err = atLeast("memoryLimit", asked.MemoryLimit, leastMemory, runtime.MinMemoryMiB); err != nil {
 		return err
 	}
-	if _, there, err := d.Guard.Environment(r.Context(), id); err != nil {
+	if _, there, err := d.Engine.Environments.Get(r.Context(), id); err != nil {
 		return err
 	} else if !there && d.options.Isolation != "" {
 		in.Isolation = &d.options.Isolation
 	}
-	_, created, err := d.Guard.PutEnvironment(r.Context(), in)
+	_, created, err := d.Engine.Environments.Put(r.Context(), in)
 	if err != nil {
 		return err
 	}
@@ -167,12 +168,12 @@ func (d *door) deleteEnvironment(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	deleted, err := d.Guard.DeleteEnvironment(r.Context(), id, false)
+	deleted, err := d.Engine.Environments.Delete(r.Context(), id, false)
 	if err != nil {
 		return err
 	}
 	if !deleted {
-		return engine.NoEnvironment(id)
+		return environments.NotFound(id)
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
@@ -180,7 +181,7 @@ func (d *door) deleteEnvironment(w http.ResponseWriter, r *http.Request) error {
 
 // statistics returns the sizes of pools, by the environment's number.
 func (d *door) statistics(w http.ResponseWriter, r *http.Request) error {
-	all, err := d.Guard.Environments(r.Context())
+	all, err := d.Engine.Environments.List(r.Context())
 	if err != nil {
 		return err
 	}
@@ -193,7 +194,7 @@ func (d *door) statistics(w http.ResponseWriter, r *http.Request) error {
 	list := map[int]statistic{}
 	for _, env := range all {
 		if n, ok := number(env.ID); ok {
-			pool, _ := d.Guard.PoolStatus(env.ID)
+			pool, _ := d.Engine.Environments.PoolStatus(env)
 			list[n] = statistic{n, env.PoolSize, pool.Idle, pool.Claimed}
 		}
 	}

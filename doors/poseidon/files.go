@@ -64,9 +64,9 @@ func (d *door) files(w http.ResponseWriter, r *http.Request) error {
 		prefix = strings.TrimRight(dir, "/") + "/"
 	}
 	list := []file{}
-	entries, err := d.Guard.Files(r.Context(), runner.ID, at(runner, dir), recursive)
+	entries, err := d.Engine.Files.List(r.Context(), runner.ID, at(runner, dir), recursive)
 	if runtime.CodeOf(err) == runtime.CodeFileError {
-		entry, found, statErr := d.Guard.File(r.Context(), runner.ID, at(runner, dir), false)
+		entry, found, statErr := d.Engine.Files.Get(r.Context(), runner.ID, at(runner, dir), false)
 		if statErr != nil || !found || entry.Type == runtime.FileDirectory {
 			return err
 		}
@@ -176,10 +176,10 @@ func (d *door) updateFiles(w http.ResponseWriter, r *http.Request) error {
 // the files if the runner can; if not, the server's health says so.
 func (d *door) update(ctx context.Context, id runtime.RunnerID, empty, remove []string, write []runtime.FileWrite) error {
 	update := files.Update{Empty: empty, Delete: remove, Write: write, Protected: true}
-	updated, err := d.Guard.UpdateFiles(ctx, id, "copy", update)
+	updated, err := d.Engine.Files.Update(ctx, id, "copy", update)
 	if refused, is := errors.AsType[*runtime.Error](err); is && refused.Field == "protected" {
 		update.Protected = false
-		updated, err = d.Guard.UpdateFiles(ctx, id, "copy", update)
+		updated, err = d.Engine.Files.Update(ctx, id, "copy", update)
 	}
 	if err == nil && len(updated.Failed) > 0 {
 		failed := updated.Failed[0]
@@ -265,7 +265,7 @@ func (d *door) download(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	info, stream, err := d.Guard.OpenFile(r.Context(), runner.ID, at(runner, r.URL.Query().Get("path")), 0)
+	info, stream, err := d.Engine.Files.OpenFile(r.Context(), runner.ID, at(runner, r.URL.Query().Get("path")), 0)
 	if err != nil {
 		return noFile(err)
 	}

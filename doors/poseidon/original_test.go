@@ -12,7 +12,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -64,7 +64,7 @@ func TestInactiveProgramsSpareOthers(t *testing.T) {
 	path := b.claim()
 	id, ctx := runtime.RunnerID(strings.TrimPrefix(path, "/runners/")), access.With(t.Context(), access.Server())
 	start := func(limit int) runtime.Execution {
-		x, err := b.engine.Start(t.Context(), engine.StartInput{RunnerID: id, Command: []string{"sleep", "600"}, TimeLimit: &limit})
+		x, err := b.engine.Executions.Start(access.With(t.Context(), access.Server()), request.Start{RunnerID: id, Command: []string{"sleep", "600"}, TimeLimit: &limit})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,18 +72,18 @@ func TestInactiveProgramsSpareOthers(t *testing.T) {
 	}
 	idle, other := start(1), start(0)
 	wait.For(t, "the inactive program has ended", func() bool {
-		x, err := b.engine.Execution(t.Context(), idle.ID, 0)
+		x, err := b.engine.Executions.Get(access.With(t.Context(), access.Server()), idle.ID, 0)
 		return err == nil && x.State == runtime.ExecutionFinished
 	})
 	kept := func(want bool) {
 		t.Helper()
 		b.door.endInactive(ctx, idle)
-		if r, found := b.engine.Runner(id); (found && r.State == runtime.RunnerClaimed) != want {
+		if r, found, _ := b.engine.Runners.Get(access.With(t.Context(), access.Server()), id); (found && r.State == runtime.RunnerClaimed) != want {
 			t.Errorf("the runner: %v, %s; kept: %t", found, r.State, want)
 		}
 	}
 	kept(true)
-	if _, err := b.engine.Cancel(t.Context(), other.ID); err != nil {
+	if _, err := b.engine.Executions.Cancel(access.With(t.Context(), access.Server()), other.ID); err != nil {
 		t.Fatal(err)
 	}
 	requested := b.execute(path, "true")

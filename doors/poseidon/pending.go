@@ -15,8 +15,8 @@ import (
 	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
-	"github.com/rockpool/rockpool/runtime/engine"
-	"github.com/rockpool/rockpool/runtime/share"
+	"github.com/rockpool/rockpool/runtime/quota"
+	"github.com/rockpool/rockpool/runtime/request"
 )
 
 // Limits of the executions that wait for their WebSocket. CodeOcean opens that immediately.
@@ -28,7 +28,7 @@ const (
 // pending are requested executions that wait for their WebSocket. Its methods are safe for
 // concurrent use.
 type pending struct {
-	memory *share.Memory // nil: without a limit
+	memory *quota.Memory // nil: without a limit
 
 	mu sync.Mutex // guards of
 	of map[runtime.RunnerID][]waiting
@@ -37,14 +37,14 @@ type pending struct {
 // A waiting is an execution that waits for its WebSocket.
 type waiting struct {
 	id    string
-	in    engine.StartInput
-	kept  *share.Kept
+	in    request.Start
+	kept  *quota.Kept
 	timer *time.Timer // removes it after pendingLife
 }
 
 // add keeps an execution for pendingLife, and returns its id. It returns QUOTA_EXCEEDED if the
 // tenant has used up its share; then it drops no other execution.
-func (p *pending) add(in engine.StartInput) (string, error) {
+func (p *pending) add(in request.Start) (string, error) {
 	bytes := int64(1 << 10)
 	for _, arg := range in.Command {
 		bytes += int64(len(arg))
@@ -82,14 +82,14 @@ func (p *pending) any(runner runtime.RunnerID) bool {
 }
 
 // take returns and removes the execution with this id. Only one caller gets it.
-func (p *pending) take(runner runtime.RunnerID, id string) (engine.StartInput, bool) {
+func (p *pending) take(runner runtime.RunnerID, id string) (request.Start, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.remove(runner, id)
 }
 
 // remove does the work of take. The caller holds mu.
-func (p *pending) remove(runner runtime.RunnerID, id string) (engine.StartInput, bool) {
+func (p *pending) remove(runner runtime.RunnerID, id string) (request.Start, bool) {
 	all := p.of[runner]
 	for i, w := range all {
 		if w.id != id {
@@ -102,7 +102,7 @@ func (p *pending) remove(runner runtime.RunnerID, id string) (engine.StartInput,
 		}
 		return w.in, true
 	}
-	return engine.StartInput{}, false
+	return request.Start{}, false
 }
 
 // drop removes all executions that wait for a runner.
@@ -124,7 +124,7 @@ const shell = `command -v bash >/dev/null && exec bash -c "$1"; exec sh -c "$1"`
 // since it can't release runners.
 func (d *door) mayExecute(r *http.Request) (caller access.Principal, err error) {
 	for _, op := range []access.Operation{"startExecution", "executionEvents", "writeStdin", "signalExecution", "releaseRunner"} {
-		if caller, err = d.Guard.Allowed(r.Context(), op); err != nil {
+		if caller, err = d.Engine.Callers.Allowed(r.Context(), op); err != nil {
 			return caller, err
 		}
 	}
@@ -150,7 +150,7 @@ func (d *door) execute(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	in := engine.StartInput{
+	in := request.Start{
 		Tenant: caller.Tenant, RunnerID: runner.ID, Command: []string{runtime.Shell, "-c", shell, runtime.Shell, asked.Command},
 		TimeLimit: &asked.TimeLimit, Terminal: &runtime.TerminalSize{Columns: 80, Rows: 24}, Privileged: asked.PrivilegedExecution,
 		Variables: []runtime.Variable{{Name: "CODEOCEAN", Value: "true"}},

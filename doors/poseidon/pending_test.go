@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/engine"
-	"github.com/rockpool/rockpool/runtime/share"
+	"github.com/rockpool/rockpool/runtime/quota"
+	"github.com/rockpool/rockpool/runtime/request"
 )
 
-func start(runner runtime.RunnerID, bytes int) engine.StartInput {
-	return engine.StartInput{RunnerID: runner, Command: []string{strings.Repeat("x", bytes)}}
+func start(runner runtime.RunnerID, bytes int) request.Start {
+	return request.Start{RunnerID: runner, Command: []string{strings.Repeat("x", bytes)}}
 }
 
 func (p *pending) count() (n int) {
@@ -25,7 +25,7 @@ func (p *pending) count() (n int) {
 
 // room returns how many KiB a tenant may still use.
 func (p *pending) room(tenant runtime.TenantID) (n int) {
-	var all []*share.Kept
+	var all []*quota.Kept
 	for ; ; n++ {
 		kept, err := p.memory.Keep(tenant, 1<<10, "a test")
 		if err != nil {
@@ -43,7 +43,7 @@ func (p *pending) room(tenant runtime.TenantID) (n int) {
 const pendingKiB = 64 << 10
 
 func newPending() *pending {
-	return &pending{memory: share.NewMemory(pendingKiB << 10), of: map[runtime.RunnerID][]waiting{}}
+	return &pending{memory: quota.NewMemory(pendingKiB << 10), of: map[runtime.RunnerID][]waiting{}}
 }
 
 func TestPendingExecutionsExpire(t *testing.T) {

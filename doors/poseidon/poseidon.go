@@ -109,7 +109,7 @@ func (d *door) Register(host doors.Host, routes *doors.Routes) {
 // health reports the caller's pools with too few idle runners. A caller without a token only learns
 // that the server is ready, since pools belong to tenants.
 func (d *door) health(w http.ResponseWriter, r *http.Request) {
-	alerts, err := d.Guard.PoolAlerts(r.Context())
+	alerts, err := d.Engine.Environments.Alerts(r.Context())
 	if err != nil {
 		d.refuse(w, r, err)
 		return

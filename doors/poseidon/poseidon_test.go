@@ -20,14 +20,14 @@ import (
 	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
 func TestEnvironments(t *testing.T) {
 	b := newBed(t, Options{LeastCPUMHz: 2000})
 	for _, id := range []runtime.EnvironmentID{"python", "08", "1.5"} { // invisible to CodeOcean
-		if _, _, err := b.engine.PutEnvironment(t.Context(), engine.PutEnvironmentInput{ID: id}); err != nil {
+		if _, _, err := b.engine.Environments.Put(access.With(t.Context(), access.Server()), request.Environment{ID: id}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -37,16 +37,16 @@ func TestEnvironments(t *testing.T) {
 		t.Errorf("the list is %v", got)
 	}
 	// Settings of an operator stay. Boolean settings that CodeOcean leaves out are off.
-	if _, _, err := b.engine.PutEnvironment(t.Context(), engine.PutEnvironmentInput{ID: "7", Processes: new(99), NetworkAccess: new(true), ExposedPorts: []int{80}}); err != nil {
+	if _, _, err := b.engine.Environments.Put(access.With(t.Context(), access.Server()), request.Environment{ID: "7", Processes: new(99), NetworkAccess: new(true), ExposedPorts: []int{80}}); err != nil {
 		t.Fatal(err)
 	}
 	b.expect(204, "PUT", "/execution-environments/7", `{"memoryLimit":4}`, "")
-	env, _ := b.engine.Environment("7")
+	env, _, _ := b.engine.Environments.Get(access.With(t.Context(), access.Server()), "7")
 	if env.Resources.Processes != 99 || env.Resources.MemoryMiB != runtime.MinMemoryMiB || env.Image != "host" || env.Network.Used() {
 		t.Errorf("it became %+v", env)
 	}
 	b.expect(204, "PUT", "/execution-environments/7", `{"cpuLimit":3000}`, "")
-	if env, _ = b.engine.Environment("7"); env.Resources.CPUMHz != 3000 {
+	if env, _, _ = b.engine.Environments.Get(access.With(t.Context(), access.Server()), "7"); env.Resources.CPUMHz != 3000 {
 		t.Errorf("it has %d MHz", env.Resources.CPUMHz)
 	}
 	for _, test := range []struct{ method, path, body, message string }{
@@ -71,14 +71,14 @@ func TestEnvironments(t *testing.T) {
 func TestIsolationOfNewEnvironments(t *testing.T) {
 	b := newBed(t, Options{Isolation: runtime.IsolationCluster})
 	b.expect(201, "PUT", "/execution-environments/1", put, "")
-	if env, _ := b.engine.Environment("1"); env.Isolation != runtime.IsolationCluster || env.Resources.CPUMHz != 20 {
+	if env, _, _ := b.engine.Environments.Get(access.With(t.Context(), access.Server()), "1"); env.Isolation != runtime.IsolationCluster || env.Resources.CPUMHz != 20 {
 		t.Errorf("it is %+v", env)
 	}
-	if _, _, err := b.engine.PutEnvironment(t.Context(), engine.PutEnvironmentInput{ID: "1", Isolation: new(runtime.IsolationGVisor)}); err != nil {
+	if _, _, err := b.engine.Environments.Put(access.With(t.Context(), access.Server()), request.Environment{ID: "1", Isolation: new(runtime.IsolationGVisor)}); err != nil {
 		t.Fatal(err)
 	}
 	b.expect(204, "PUT", "/execution-environments/1", put, "")
-	if env, _ := b.engine.Environment("1"); env.Isolation != runtime.IsolationGVisor {
+	if env, _, _ := b.engine.Environments.Get(access.With(t.Context(), access.Server()), "1"); env.Isolation != runtime.IsolationGVisor {
 		t.Errorf("it became %s", env.Isolation)
 	}
 }
@@ -97,7 +97,7 @@ func TestPoolsAreShownAndAlert(t *testing.T) {
 	wait.For(t, "no alert", func() bool { status, _ := b.call("GET", "/health", ""); return status == 204 })
 	b.token = token
 	b.expect(204, "PUT", "/execution-environments/1", `{"memoryLimit":99}`, "") // replaces all
-	if _, _, err := b.engine.PutEnvironment(t.Context(), engine.PutEnvironmentInput{ID: "word", PoolSize: new(1)}); err != nil {
+	if _, _, err := b.engine.Environments.Put(access.With(t.Context(), access.Server()), request.Environment{ID: "word", PoolSize: new(1)}); err != nil {
 		t.Fatal(err)
 	}
 	other := b.as("other", access.Observer)
@@ -192,7 +192,10 @@ func TestErrors(t *testing.T) {
 func TestBodies(t *testing.T) {
 	b := newBed(t, Options{})
 	runner := b.claim()
-	wait.For(t, "an idle runner", func() bool { pool, _ := b.engine.PoolStatus("1"); return pool.Idle > 0 })
+	wait.For(t, "an idle runner", func() bool {
+		pool, _ := b.engine.Environments.PoolStatus(runtime.Environment{ID: "1"})
+		return pool.Idle > 0
+	})
 	for _, path := range []string{runner, "/runners/unknown"} {
 		for _, body := range []string{"", "{", "[]", `"x"`, "{}x", "\xff", `{"copy":[{"path":"x","content":"%"}]}`, `{"delete":"x"}`} {
 			if got := b.expect(400, "PATCH", path+"/files", body, "message"); got == "" {
@@ -204,7 +207,11 @@ func TestBodies(t *testing.T) {
 		}
 		b.refused(413, "PATCH", path+"/files", strings.Repeat(" ", 1<<20+1), "message")
 	}
-	for _, idle := range b.engine.Runners(engine.RunnerFilter{States: []runtime.RunnerState{runtime.RunnerIdle}}) {
+	all, err := b.engine.Runners.List(access.With(t.Context(), access.Server()), request.Runners{States: []runtime.RunnerState{runtime.RunnerIdle}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, idle := range all {
 		b.expect(410, "POST", "/runners/"+string(idle.ID)+"/execute", `{"command":"true"}`, "message") // it isn't claimed
 	}
 	b.expect(410, "PATCH", "/runners/unknown/files", `{"copy":[{"path":"x","content":"`+strings.Repeat("AAAA", 200_000)+`"}]}`, "message")
@@ -387,7 +394,7 @@ func TestClosedWebSocketEndsItsExecution(t *testing.T) {
 			}
 			_ = leave(ws)
 			x := b.execution()
-			end, err := b.engine.Execution(t.Context(), x, wait.Limit)
+			end, err := b.engine.Executions.Get(access.With(t.Context(), access.Server()), x, wait.Limit)
 			if err != nil || end.End.Signal != "SIGQUIT" {
 				t.Errorf("it is %+v, %v", end, err)
 			}
@@ -397,7 +404,7 @@ func TestClosedWebSocketEndsItsExecution(t *testing.T) {
 
 func (b bed) execution() runtime.ExecutionID {
 	b.t.Helper()
-	page, err := b.engine.Executions(b.t.Context(), engine.ExecutionFilter{}, 1, "")
+	page, err := b.engine.Executions.List(access.With(b.t.Context(), access.Server()), request.Executions{}, 1, "")
 	if err != nil || len(page.Executions) != 1 {
 		b.t.Fatalf("%+v, %v", page, err)
 	}
@@ -424,7 +431,7 @@ func TestStoppingServerEndsNoExecution(t *testing.T) {
 			if _, code := frames(t, ws); code != websocket.StatusGoingAway {
 				t.Errorf("it is closed with %d", code)
 			}
-			if x, err := b.engine.Execution(t.Context(), b.execution(), 0); err != nil || x.State != runtime.ExecutionRunning {
+			if x, err := b.engine.Executions.Get(access.With(t.Context(), access.Server()), b.execution(), 0); err != nil || x.State != runtime.ExecutionRunning {
 				t.Errorf("it is %+v, %v", x, err)
 			}
 		})
@@ -448,7 +455,7 @@ func TestFloodOfExecutions(t *testing.T) {
 		}
 	}
 	wait.For(t, "all to end", func() bool {
-		page, err := b.engine.Executions(context.WithoutCancel(t.Context()), engine.ExecutionFilter{States: []runtime.ExecutionState{runtime.ExecutionFinished}}, 100, "")
+		page, err := b.engine.Executions.List(access.With(context.WithoutCancel(t.Context()), access.Server()), request.Executions{States: []runtime.ExecutionState{runtime.ExecutionFinished}}, 100, "")
 		return err == nil && len(page.Executions) == pendingRunner
 	})
 }

@@ -55,7 +55,7 @@ func TestRefusedExecutionIsReported(t *testing.T) {
 	if len(got) != 1 || !strings.HasPrefix(got[0], `{"type":"error","data":"tenant one has 1 of at most 1 unfinished executions`) || code != websocket.StatusNormalClosure {
 		t.Errorf("the second gets %q, and %d", got, code)
 	}
-	if x, err := b.engine.Execution(t.Context(), b.execution(), 0); err != nil || x.State != runtime.ExecutionRunning {
+	if x, err := b.engine.Executions.Get(access.With(t.Context(), access.Server()), b.execution(), 0); err != nil || x.State != runtime.ExecutionRunning {
 		t.Errorf("the first is %+v, %v", x, err)
 	}
 }
@@ -213,7 +213,7 @@ func TestTooMuchUnreadStdinIsReported(t *testing.T) {
 			if len(got) != 1 || !strings.HasPrefix(got[0], `{"type":"error","data":"`) || !strings.Contains(got[0], test.message) || code != websocket.StatusNormalClosure {
 				t.Errorf("it gets %q, and %d", got, code)
 			}
-			if x, err := b.engine.Execution(t.Context(), b.execution(), wait.Limit); err != nil || x.End.Signal != "SIGQUIT" {
+			if x, err := b.engine.Executions.Get(access.With(t.Context(), access.Server()), b.execution(), wait.Limit); err != nil || x.End.Signal != "SIGQUIT" {
 				t.Errorf("it is %+v, %v", x, err)
 			}
 			wait.For(t, "no memory is held", func() bool { return b.peers.Usage().BodyBytes == 0 })
@@ -257,7 +257,7 @@ func TestClosedWebSocketWithUnreadStdin(t *testing.T) {
 				}
 			}
 			leave(conn)
-			if x, err := b.engine.Execution(t.Context(), b.execution(), wait.Limit); err != nil || x.End.Signal != "SIGQUIT" {
+			if x, err := b.engine.Executions.Get(access.With(t.Context(), access.Server()), b.execution(), wait.Limit); err != nil || x.End.Signal != "SIGQUIT" {
 				t.Errorf("it is %+v, %v", x, err)
 			}
 			wait.For(t, "no memory is held", func() bool { return b.peers.Usage().BodyBytes == 0 })
@@ -318,7 +318,10 @@ func TestExecutionWithoutFollowerEnds(t *testing.T) {
 	if len(got) != 1 || !strings.HasPrefix(got[0], `{"type":"error","data":"`) || code != websocket.StatusNormalClosure {
 		t.Errorf("it gets %q, and %d", got, code)
 	}
-	wait.For(t, "its runner to go", func() bool { r, there := b.engine.Runner(id); return !there || r.State == runtime.RunnerGone })
+	wait.For(t, "its runner to go", func() bool {
+		r, there, _ := b.engine.Runners.Get(access.With(t.Context(), access.Server()), id)
+		return !there || r.State == runtime.RunnerGone
+	})
 }
 
 func TestInternalErrorsAreLogged(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"strconv"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/request"
 )
 
 // A mappedPort is the address of a runner's port.
@@ -24,7 +24,7 @@ func (d *door) claim(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	id := runtime.EnvironmentID(strconv.Itoa(asked.ExecutionEnvironmentID))
-	runner, err := d.Guard.Claim(r.Context(), engine.ClaimInput{EnvironmentID: id, InactivityTimeout: asked.InactivityTimeout})
+	runner, err := d.Engine.Runners.Claim(r.Context(), request.Claim{EnvironmentID: id, InactivityTimeout: asked.InactivityTimeout})
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (d *door) claim(w http.ResponseWriter, r *http.Request) error {
 // release ends the claim of a runner and drops its pending executions.
 func (d *door) release(w http.ResponseWriter, r *http.Request) error {
 	id := runnerID(r)
-	released, err := d.Guard.Release(r.Context(), id)
+	released, err := d.Engine.Runners.Release(r.Context(), id)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func runnerID(r *http.Request) runtime.RunnerID { return runtime.RunnerID(r.Path
 // runner returns the claimed runner in a request's path.
 func (d *door) runner(r *http.Request) (runtime.Runner, error) {
 	id := runnerID(r)
-	runner, there, err := d.Guard.Runner(r.Context(), id)
+	runner, there, err := d.Engine.Runners.Get(r.Context(), id)
 	if err == nil && (!there || runner.State != runtime.RunnerClaimed) {
 		err = runtime.Gone(id)
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/events"
+	"github.com/rockpool/rockpool/runtime/request"
 )
 
 // Timeouts of a WebSocket.
@@ -55,7 +55,7 @@ func (d *door) follow(w http.ResponseWriter, r *http.Request) error {
 	if err := doors.ReservationOf(r).Subscribe(); err != nil {
 		return err
 	}
-	done, err := d.Guard.AcquireSubscription(r.Context())
+	done, err := d.Engine.Callers.AcquireSubscription(r.Context())
 	if err != nil {
 		return err
 	}
@@ -68,10 +68,10 @@ func (d *door) follow(w http.ResponseWriter, r *http.Request) error {
 		}
 		idle := int(runner.Claim.InactivityTimeout / time.Second)
 		if idle == 0 || *in.TimeLimit > 0 && *in.TimeLimit <= idle {
-			return d.Guard.Start(ctx, in)
+			return d.Engine.Executions.Start(ctx, in)
 		}
 		in.TimeLimit = &idle
-		started, err := d.Guard.Start(ctx, in)
+		started, err := d.Engine.Executions.Start(ctx, in)
 		x = started
 		return started, err
 	})
@@ -84,15 +84,15 @@ func (d *door) follow(w http.ResponseWriter, r *http.Request) error {
 // endInactive releases the runner of an execution that ran into the runner's inactivity timeout. In
 // Poseidon a running program isn't activity, but the start of another one is.
 func (d *door) endInactive(ctx context.Context, x runtime.Execution) {
-	now, err := d.Guard.Execution(ctx, x.ID, 0)
+	now, err := d.Engine.Executions.Get(ctx, x.ID, 0)
 	if err != nil || now.End.Outcome != runtime.OutcomeTimeLimit || d.pending.any(x.RunnerID) {
 		return
 	}
-	others, err := d.Guard.Executions(ctx, engine.ExecutionFilter{RunnerID: x.RunnerID, States: []runtime.ExecutionState{runtime.ExecutionPending, runtime.ExecutionRunning}}, 1, "")
+	others, err := d.Engine.Executions.List(ctx, request.Executions{RunnerID: x.RunnerID, States: []runtime.ExecutionState{runtime.ExecutionPending, runtime.ExecutionRunning}}, 1, "")
 	if err != nil || len(others.Executions) > 0 {
 		return // the last one releases it, or the claim's own timeout
 	}
-	if _, err := d.Guard.Release(ctx, x.RunnerID); err != nil && ctx.Err() == nil {
+	if _, err := d.Engine.Runners.Release(ctx, x.RunnerID); err != nil && ctx.Err() == nil {
 		d.Logger.Warn("an inactive runner can't be released", zap.String("runner", string(x.RunnerID)), zap.Error(err))
 		return
 	}
@@ -228,7 +228,7 @@ func (c *connection) keep(ctx context.Context) error {
 
 // run sends an execution's events, and passes its input on.
 func (c *connection) run(ctx context.Context, x runtime.Execution) error {
-	reader, err := c.Guard.Events(ctx, x.ID, "")
+	reader, err := c.Engine.Executions.Events(ctx, x.ID, "")
 	if err != nil {
 		return c.failed(ctx, err)
 	}
@@ -286,7 +286,7 @@ func (c *connection) feed(ctx context.Context, id runtime.ExecutionID) {
 			continue
 		}
 		for !dropping && ctx.Err() == nil {
-			taken, err := c.Guard.WriteStdin(ctx, engine.StdinInput{ExecutionID: id, Data: piece[:n], Offset: &sent}) // a retry continues at sent
+			taken, err := c.Engine.Executions.WriteStdin(ctx, request.Stdin{ExecutionID: id, Data: piece[:n], Offset: &sent}) // a retry continues at sent
 			if err == nil {
 				sent = taken
 				break
@@ -300,12 +300,12 @@ func (c *connection) feed(ctx context.Context, id runtime.ExecutionID) {
 func (c *connection) abandon(ctx context.Context, x runtime.Execution) {
 	quitting, cancel := context.WithTimeout(ctx, c.quitGrace)
 	defer cancel()
-	_, _ = c.Guard.Signal(quitting, x.ID, "QUIT") // if it fails, the runner is released
-	now, err := c.Guard.Execution(ctx, x.ID, c.quitGrace)
+	_, _ = c.Engine.Executions.Signal(quitting, x.ID, "QUIT") // if it fails, the runner is released
+	now, err := c.Engine.Executions.Get(ctx, x.ID, c.quitGrace)
 	if err == nil && now.State == runtime.ExecutionFinished {
 		return
 	}
-	if _, err := c.Guard.Release(ctx, x.RunnerID); err != nil && ctx.Err() == nil {
+	if _, err := c.Engine.Runners.Release(ctx, x.RunnerID); err != nil && ctx.Err() == nil {
 		c.Logger.Warn("a runner whose client closed its WebSocket can't be released", zap.String("runner", string(x.RunnerID)), zap.Error(err))
 		return
 	}

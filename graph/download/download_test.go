@@ -20,7 +20,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/executions"
 	"github.com/rockpool/rockpool/runtime/identity"
 )
 
@@ -139,7 +139,7 @@ func (s *source) OpenFile(_ context.Context, _ runtime.RunnerID, _ string, offse
 	return file, &stream{strings.NewReader(text[offset : len(text)-s.cut]), s}, nil
 }
 
-func (s *source) OpenOutput(context.Context, runtime.ExecutionID, runtime.Stream) (*engine.Output, error) {
+func (s *source) OpenOutput(context.Context, runtime.ExecutionID, runtime.Stream) (*executions.Output, error) {
 	return nil, s.err
 }
 

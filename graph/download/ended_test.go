@@ -18,7 +18,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/executions"
 	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -44,11 +44,11 @@ func TestDownloadsEndWithTheirCaller(t *testing.T) {
 // endless is output of a program that doesn't stop soon.
 type endless struct{ read *int }
 
-func (e endless) Next() (engine.Record, int64, error) {
+func (e endless) Next() (executions.Record, int64, error) {
 	if *e.read++; *e.read > 10_000 {
-		return engine.Record{}, 0, io.EOF
+		return executions.Record{}, 0, io.EOF
 	}
-	return engine.Record{Stream: runtime.Stdout, Data: bytes.Repeat([]byte("x"), 1<<10)}, 0, nil
+	return executions.Record{Stream: runtime.Stdout, Data: bytes.Repeat([]byte("x"), 1<<10)}, 0, nil
 }
 
 func (endless) Lost() int64 { return 0 }
@@ -58,7 +58,7 @@ func (e endless) OpenFile(context.Context, runtime.RunnerID, string, int64) (run
 	return runtime.File{Size: 1 << 40}, e, nil
 }
 
-func (endless) OpenOutput(context.Context, runtime.ExecutionID, runtime.Stream) (*engine.Output, error) {
+func (endless) OpenOutput(context.Context, runtime.ExecutionID, runtime.Stream) (*executions.Output, error) {
 	return nil, errors.New("there is none")
 }
 

@@ -13,14 +13,14 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/executions"
 	"github.com/rockpool/rockpool/runtime/identity"
 )
 
-// A Source opens what is downloaded. guard.Guard is one.
+// A Source opens what is downloaded. The services Files and Executions are one together.
 type Source interface {
 	OpenFile(ctx context.Context, id runtime.RunnerID, path string, offset int64) (runtime.File, io.ReadCloser, error)
-	OpenOutput(ctx context.Context, id runtime.ExecutionID, stream runtime.Stream) (*engine.Output, error)
+	OpenOutput(ctx context.Context, id runtime.ExecutionID, stream runtime.Stream) (*executions.Output, error)
 }
 
 // Callers authenticates requests. routes.Admission implements it.

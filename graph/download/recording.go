@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/executions"
 )
 
 // The screen of a recording if the program had no terminal.
@@ -24,7 +24,7 @@ const (
 // recording responds with an asciicast, version 2: what was printed, each piece with its time
 // (https://docs.asciinema.org/manual/asciicast/v2/). Its length isn't known in advance, so it
 // supports no ranges. It ends where ended returns an error.
-func (h Handler) recording(w http.ResponseWriter, r *http.Request, content *engine.Output, ended func() error) {
+func (h Handler) recording(w http.ResponseWriter, r *http.Request, content *executions.Output, ended func() error) {
 	header := w.Header()
 	header.Set("Content-Type", "application/x-asciicast")
 	header.Set("Content-Disposition", disposition("attachment", string(content.Execution.ID)+".cast"))
@@ -46,9 +46,9 @@ func sendCast(w io.Writer, x runtime.Execution, content printed) {
 	_ = out.Flush() // a client that left needs no answer
 }
 
-// A printed is the source of a recording: an engine.Output.
+// A printed is the source of a recording: an executions.Output.
 type printed interface {
-	Next() (record engine.Record, lost int64, err error)
+	Next() (record executions.Record, lost int64, err error)
 	Lost() int64
 }
 
@@ -59,9 +59,9 @@ type unended struct {
 }
 
 // Next implements printed.
-func (u unended) Next() (engine.Record, int64, error) {
+func (u unended) Next() (executions.Record, int64, error) {
 	if err := u.ended(); err != nil {
-		return engine.Record{}, 0, err
+		return executions.Record{}, 0, err
 	}
 	return u.printed.Next()
 }

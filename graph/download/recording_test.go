@@ -7,18 +7,18 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/executions"
 )
 
 // A recorded is a list of records, each after a number of missing bytes.
 type recorded []struct {
 	lost   int64
-	record engine.Record
+	record executions.Record
 }
 
-func (r *recorded) Next() (engine.Record, int64, error) {
+func (r *recorded) Next() (executions.Record, int64, error) {
 	if len(*r) == 0 {
-		return engine.Record{}, 0, io.EOF
+		return executions.Record{}, 0, io.EOF
 	}
 	next := (*r)[0]
 	*r = (*r)[1:]
@@ -31,12 +31,12 @@ func TestRecordingHasSizesAndMarks(t *testing.T) {
 	size := func(columns int) runtime.TerminalSize { return runtime.TerminalSize{Columns: columns, Rows: 24} }
 	records := func() *recorded {
 		return &recorded{
-			{0, engine.Record{Since: time.Microsecond, Size: size(80)}},
-			{0, engine.Record{Stream: runtime.Stdout, Since: time.Second, Data: []byte("one\n\xf0\x9f")}},
-			{0, engine.Record{Since: 2 * time.Second, Size: size(100)}},
-			{0, engine.Record{Since: 2 * time.Second, Size: size(100)}},
-			{7, engine.Record{Stream: runtime.Stdout, Since: 3 * time.Second, Data: []byte("\x98\x80two\n")}},
-			{1, engine.Record{Since: 4 * time.Second, Size: size(80)}},
+			{0, executions.Record{Since: time.Microsecond, Size: size(80)}},
+			{0, executions.Record{Stream: runtime.Stdout, Since: time.Second, Data: []byte("one\n\xf0\x9f")}},
+			{0, executions.Record{Since: 2 * time.Second, Size: size(100)}},
+			{0, executions.Record{Since: 2 * time.Second, Size: size(100)}},
+			{7, executions.Record{Stream: runtime.Stdout, Since: 3 * time.Second, Data: []byte("\x98\x80two\n")}},
+			{1, executions.Record{Since: 4 * time.Second, Size: size(80)}},
 		}
 	}
 	first := size(80)

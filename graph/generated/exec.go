@@ -18,12 +18,13 @@ import (
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/activity"
 	"github.com/rockpool/rockpool/runtime/audit"
-	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/files"
 	"github.com/rockpool/rockpool/runtime/health"
 	"github.com/rockpool/rockpool/runtime/language"
+	"github.com/rockpool/rockpool/runtime/tenantusage"
 	"github.com/rockpool/rockpool/runtime/ticket"
 	gqlparser "github.com/vektah/gqlparser/v2"
 	"github.com/vektah/gqlparser/v2/ast"
@@ -1123,12 +1124,12 @@ type QueryResolver interface {
 	Batches(ctx context.Context, runnerID *string, environmentID *string, first *int, after *string, newestFirst *bool) (model.Connection[runtime.Batch], error)
 	Batch(ctx context.Context, id string) (*runtime.Batch, error)
 	Ticket(ctx context.Context, id string) (*ticket.Ticket, error)
-	WaitingClaims(ctx context.Context, tenant *string, environmentID *string, first *int, after *string) (model.Connection[engine.WaitingClaim], error)
+	WaitingClaims(ctx context.Context, tenant *string, environmentID *string, first *int, after *string) (model.Connection[tenantusage.WaitingClaim], error)
 	PoolAlerts(ctx context.Context) ([]runtime.PoolAlert, error)
 	PoolAlertHistory(ctx context.Context) ([]runtime.PoolAlert, error)
 	Activity(ctx context.Context) (runtime.Activity, error)
 	Cluster(ctx context.Context) (runtime.ClusterStatus, error)
-	Health(ctx context.Context) (engine.Health, error)
+	Health(ctx context.Context) (activity.Health, error)
 	Version(ctx context.Context) (string, error)
 	Me(ctx context.Context) (access.Principal, error)
 	Tokens(ctx context.Context, sessions *bool) ([]access.Token, error)
@@ -1196,8 +1197,8 @@ type UsageNowResolver interface {
 	PeakProcesses(ctx context.Context, obj *runtime.UsageNow) (*int, error)
 }
 type WaitingClaimResolver interface {
-	Position(ctx context.Context, obj *engine.WaitingClaim) (*int, error)
-	EstimatedWaitMs(ctx context.Context, obj *engine.WaitingClaim) (*float64, error)
+	Position(ctx context.Context, obj *tenantusage.WaitingClaim) (*int, error)
+	EstimatedWaitMs(ctx context.Context, obj *tenantusage.WaitingClaim) (*float64, error)
 }
 
 // endregion ************************** generated!.gotpl **************************
@@ -15245,7 +15246,7 @@ func (ec *executionContext) fieldContext_Cluster_taskEvents(ctx context.Context,
 	return fc, nil
 }
 
-func (ec *executionContext) _ComponentHealth_name(ctx context.Context, field graphql.CollectedField, obj *engine.ComponentHealth) (ret graphql.Marshaler) {
+func (ec *executionContext) _ComponentHealth_name(ctx context.Context, field graphql.CollectedField, obj *activity.ComponentHealth) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -15268,7 +15269,7 @@ func (ec *executionContext) fieldContext_ComponentHealth_name(_ context.Context,
 	return graphql.NewScalarFieldContext("ComponentHealth", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _ComponentHealth_status(ctx context.Context, field graphql.CollectedField, obj *engine.ComponentHealth) (ret graphql.Marshaler) {
+func (ec *executionContext) _ComponentHealth_status(ctx context.Context, field graphql.CollectedField, obj *activity.ComponentHealth) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -15280,8 +15281,8 @@ func (ec *executionContext) _ComponentHealth_status(ctx context.Context, field g
 			return obj.Status, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v engine.HealthStatus) graphql.Marshaler {
-			return ec.marshalNHealthStatus2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐHealthStatus(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v activity.HealthStatus) graphql.Marshaler {
+			return ec.marshalNHealthStatus2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋactivityᚐHealthStatus(ctx, selections, v)
 		},
 		true,
 		true,
@@ -15291,7 +15292,7 @@ func (ec *executionContext) fieldContext_ComponentHealth_status(_ context.Contex
 	return graphql.NewScalarFieldContext("ComponentHealth", field, false, false, errors.New("field of type HealthStatus does not have child fields"))
 }
 
-func (ec *executionContext) _ComponentHealth_since(ctx context.Context, field graphql.CollectedField, obj *engine.ComponentHealth) (ret graphql.Marshaler) {
+func (ec *executionContext) _ComponentHealth_since(ctx context.Context, field graphql.CollectedField, obj *activity.ComponentHealth) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -15314,7 +15315,7 @@ func (ec *executionContext) fieldContext_ComponentHealth_since(_ context.Context
 	return graphql.NewScalarFieldContext("ComponentHealth", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _ComponentHealth_message(ctx context.Context, field graphql.CollectedField, obj *engine.ComponentHealth) (ret graphql.Marshaler) {
+func (ec *executionContext) _ComponentHealth_message(ctx context.Context, field graphql.CollectedField, obj *activity.ComponentHealth) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -18850,7 +18851,7 @@ func (ec *executionContext) fieldContext_Grant_expiresAt(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("Grant", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _Health_status(ctx context.Context, field graphql.CollectedField, obj *engine.Health) (ret graphql.Marshaler) {
+func (ec *executionContext) _Health_status(ctx context.Context, field graphql.CollectedField, obj *activity.Health) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -18862,8 +18863,8 @@ func (ec *executionContext) _Health_status(ctx context.Context, field graphql.Co
 			return obj.Status, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v engine.HealthStatus) graphql.Marshaler {
-			return ec.marshalNHealthStatus2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐHealthStatus(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v activity.HealthStatus) graphql.Marshaler {
+			return ec.marshalNHealthStatus2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋactivityᚐHealthStatus(ctx, selections, v)
 		},
 		true,
 		true,
@@ -18873,7 +18874,7 @@ func (ec *executionContext) fieldContext_Health_status(_ context.Context, field 
 	return graphql.NewScalarFieldContext("Health", field, false, false, errors.New("field of type HealthStatus does not have child fields"))
 }
 
-func (ec *executionContext) _Health_components(ctx context.Context, field graphql.CollectedField, obj *engine.Health) (ret graphql.Marshaler) {
+func (ec *executionContext) _Health_components(ctx context.Context, field graphql.CollectedField, obj *activity.Health) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -18885,8 +18886,8 @@ func (ec *executionContext) _Health_components(ctx context.Context, field graphq
 			return obj.Components, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []engine.ComponentHealth) graphql.Marshaler {
-			return ec.marshalNComponentHealth2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐComponentHealthᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []activity.ComponentHealth) graphql.Marshaler {
+			return ec.marshalNComponentHealth2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋactivityᚐComponentHealthᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -18905,7 +18906,7 @@ func (ec *executionContext) fieldContext_Health_components(_ context.Context, fi
 	return fc, nil
 }
 
-func (ec *executionContext) _Health_attacks(ctx context.Context, field graphql.CollectedField, obj *engine.Health) (ret graphql.Marshaler) {
+func (ec *executionContext) _Health_attacks(ctx context.Context, field graphql.CollectedField, obj *activity.Health) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -22796,7 +22797,7 @@ func (ec *executionContext) _Query_waitingClaims(ctx context.Context, field grap
 			return ec.Resolvers.Query().WaitingClaims(ctx, fc.Args["tenant"].(*string), fc.Args["environmentId"].(*string), fc.Args["first"].(*int), fc.Args["after"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v model.Connection[engine.WaitingClaim]) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v model.Connection[tenantusage.WaitingClaim]) graphql.Marshaler {
 			return ec.marshalNWaitingClaimConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐConnection(ctx, selections, v)
 		},
 		true,
@@ -22967,8 +22968,8 @@ func (ec *executionContext) _Query_health(ctx context.Context, field graphql.Col
 			return ec.Resolvers.Query().Health(ctx)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v engine.Health) graphql.Marshaler {
-			return ec.marshalNHealth2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐHealth(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v activity.Health) graphql.Marshaler {
+			return ec.marshalNHealth2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋactivityᚐHealth(ctx, selections, v)
 		},
 		true,
 		true,
@@ -26714,7 +26715,7 @@ func (ec *executionContext) fieldContext_Variable_value(_ context.Context, field
 	return graphql.NewScalarFieldContext("Variable", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingClaim_id(ctx context.Context, field graphql.CollectedField, obj *engine.WaitingClaim) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaim_id(ctx context.Context, field graphql.CollectedField, obj *tenantusage.WaitingClaim) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26737,7 +26738,7 @@ func (ec *executionContext) fieldContext_WaitingClaim_id(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("WaitingClaim", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingClaim_tenant(ctx context.Context, field graphql.CollectedField, obj *engine.WaitingClaim) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaim_tenant(ctx context.Context, field graphql.CollectedField, obj *tenantusage.WaitingClaim) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26760,7 +26761,7 @@ func (ec *executionContext) fieldContext_WaitingClaim_tenant(_ context.Context, 
 	return graphql.NewScalarFieldContext("WaitingClaim", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingClaim_environmentId(ctx context.Context, field graphql.CollectedField, obj *engine.WaitingClaim) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaim_environmentId(ctx context.Context, field graphql.CollectedField, obj *tenantusage.WaitingClaim) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26783,7 +26784,7 @@ func (ec *executionContext) fieldContext_WaitingClaim_environmentId(_ context.Co
 	return graphql.NewScalarFieldContext("WaitingClaim", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingClaim_position(ctx context.Context, field graphql.CollectedField, obj *engine.WaitingClaim) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaim_position(ctx context.Context, field graphql.CollectedField, obj *tenantusage.WaitingClaim) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26806,7 +26807,7 @@ func (ec *executionContext) fieldContext_WaitingClaim_position(_ context.Context
 	return graphql.NewScalarFieldContext("WaitingClaim", field, true, true, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingClaim_estimatedWaitMs(ctx context.Context, field graphql.CollectedField, obj *engine.WaitingClaim) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaim_estimatedWaitMs(ctx context.Context, field graphql.CollectedField, obj *tenantusage.WaitingClaim) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26829,7 +26830,7 @@ func (ec *executionContext) fieldContext_WaitingClaim_estimatedWaitMs(_ context.
 	return graphql.NewScalarFieldContext("WaitingClaim", field, true, true, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingClaim_since(ctx context.Context, field graphql.CollectedField, obj *engine.WaitingClaim) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaim_since(ctx context.Context, field graphql.CollectedField, obj *tenantusage.WaitingClaim) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26852,7 +26853,7 @@ func (ec *executionContext) fieldContext_WaitingClaim_since(_ context.Context, f
 	return graphql.NewScalarFieldContext("WaitingClaim", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingClaim_expiresAt(ctx context.Context, field graphql.CollectedField, obj *engine.WaitingClaim) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaim_expiresAt(ctx context.Context, field graphql.CollectedField, obj *tenantusage.WaitingClaim) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26875,7 +26876,7 @@ func (ec *executionContext) fieldContext_WaitingClaim_expiresAt(_ context.Contex
 	return graphql.NewScalarFieldContext("WaitingClaim", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingClaimConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.Connection[engine.WaitingClaim]) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaimConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.Connection[tenantusage.WaitingClaim]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26887,7 +26888,7 @@ func (ec *executionContext) _WaitingClaimConnection_edges(ctx context.Context, f
 			return obj.Edges(), nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []model.Edge[engine.WaitingClaim]) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v []model.Edge[tenantusage.WaitingClaim]) graphql.Marshaler {
 			return ec.marshalNWaitingClaimEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
@@ -26907,7 +26908,7 @@ func (ec *executionContext) fieldContext_WaitingClaimConnection_edges(_ context.
 	return fc, nil
 }
 
-func (ec *executionContext) _WaitingClaimConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.Connection[engine.WaitingClaim]) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaimConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.Connection[tenantusage.WaitingClaim]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26919,8 +26920,8 @@ func (ec *executionContext) _WaitingClaimConnection_nodes(ctx context.Context, f
 			return obj.Nodes, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []engine.WaitingClaim) graphql.Marshaler {
-			return ec.marshalNWaitingClaim2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐWaitingClaimᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []tenantusage.WaitingClaim) graphql.Marshaler {
+			return ec.marshalNWaitingClaim2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋtenantusageᚐWaitingClaimᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -26939,7 +26940,7 @@ func (ec *executionContext) fieldContext_WaitingClaimConnection_nodes(_ context.
 	return fc, nil
 }
 
-func (ec *executionContext) _WaitingClaimConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *model.Connection[engine.WaitingClaim]) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaimConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *model.Connection[tenantusage.WaitingClaim]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26971,7 +26972,7 @@ func (ec *executionContext) fieldContext_WaitingClaimConnection_pageInfo(_ conte
 	return fc, nil
 }
 
-func (ec *executionContext) _WaitingClaimConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *model.Connection[engine.WaitingClaim]) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaimConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *model.Connection[tenantusage.WaitingClaim]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26994,7 +26995,7 @@ func (ec *executionContext) fieldContext_WaitingClaimConnection_totalCount(_ con
 	return graphql.NewScalarFieldContext("WaitingClaimConnection", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingClaimEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.Edge[engine.WaitingClaim]) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaimEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.Edge[tenantusage.WaitingClaim]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -27017,7 +27018,7 @@ func (ec *executionContext) fieldContext_WaitingClaimEdge_cursor(_ context.Conte
 	return graphql.NewScalarFieldContext("WaitingClaimEdge", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingClaimEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.Edge[engine.WaitingClaim]) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaimEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.Edge[tenantusage.WaitingClaim]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -27029,8 +27030,8 @@ func (ec *executionContext) _WaitingClaimEdge_node(ctx context.Context, field gr
 			return obj.Node, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v engine.WaitingClaim) graphql.Marshaler {
-			return ec.marshalNWaitingClaim2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐWaitingClaim(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v tenantusage.WaitingClaim) graphql.Marshaler {
+			return ec.marshalNWaitingClaim2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋtenantusageᚐWaitingClaim(ctx, selections, v)
 		},
 		true,
 		true,
@@ -32034,7 +32035,7 @@ func (ec *executionContext) _Cluster(ctx context.Context, sel ast.SelectionSet, 
 
 var componentHealthImplementors = []string{"ComponentHealth"}
 
-func (ec *executionContext) _ComponentHealth(ctx context.Context, sel ast.SelectionSet, obj *engine.ComponentHealth) graphql.Marshaler {
+func (ec *executionContext) _ComponentHealth(ctx context.Context, sel ast.SelectionSet, obj *activity.ComponentHealth) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, componentHealthImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -34922,7 +34923,7 @@ func (ec *executionContext) _Grant(ctx context.Context, sel ast.SelectionSet, ob
 
 var healthImplementors = []string{"Health"}
 
-func (ec *executionContext) _Health(ctx context.Context, sel ast.SelectionSet, obj *engine.Health) graphql.Marshaler {
+func (ec *executionContext) _Health(ctx context.Context, sel ast.SelectionSet, obj *activity.Health) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, healthImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -39666,7 +39667,7 @@ func (ec *executionContext) _Variable(ctx context.Context, sel ast.SelectionSet,
 
 var waitingClaimImplementors = []string{"WaitingClaim"}
 
-func (ec *executionContext) _WaitingClaim(ctx context.Context, sel ast.SelectionSet, obj *engine.WaitingClaim) graphql.Marshaler {
+func (ec *executionContext) _WaitingClaim(ctx context.Context, sel ast.SelectionSet, obj *tenantusage.WaitingClaim) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, waitingClaimImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -39800,7 +39801,7 @@ func (ec *executionContext) _WaitingClaim(ctx context.Context, sel ast.Selection
 
 var waitingClaimConnectionImplementors = []string{"WaitingClaimConnection"}
 
-func (ec *executionContext) _WaitingClaimConnection(ctx context.Context, sel ast.SelectionSet, obj *model.Connection[engine.WaitingClaim]) graphql.Marshaler {
+func (ec *executionContext) _WaitingClaimConnection(ctx context.Context, sel ast.SelectionSet, obj *model.Connection[tenantusage.WaitingClaim]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, waitingClaimConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -39853,7 +39854,7 @@ func (ec *executionContext) _WaitingClaimConnection(ctx context.Context, sel ast
 
 var waitingClaimEdgeImplementors = []string{"WaitingClaimEdge"}
 
-func (ec *executionContext) _WaitingClaimEdge(ctx context.Context, sel ast.SelectionSet, obj *model.Edge[engine.WaitingClaim]) graphql.Marshaler {
+func (ec *executionContext) _WaitingClaimEdge(ctx context.Context, sel ast.SelectionSet, obj *model.Edge[tenantusage.WaitingClaim]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, waitingClaimEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -40742,15 +40743,15 @@ func (ec *executionContext) marshalNCompareMode2githubᚗcomᚋrockpoolᚋrockpo
 	return res
 }
 
-func (ec *executionContext) marshalNComponentHealth2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐComponentHealth(ctx context.Context, sel ast.SelectionSet, v engine.ComponentHealth) graphql.Marshaler {
+func (ec *executionContext) marshalNComponentHealth2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋactivityᚐComponentHealth(ctx context.Context, sel ast.SelectionSet, v activity.ComponentHealth) graphql.Marshaler {
 	return ec._ComponentHealth(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNComponentHealth2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐComponentHealthᚄ(ctx context.Context, sel ast.SelectionSet, v []engine.ComponentHealth) graphql.Marshaler {
+func (ec *executionContext) marshalNComponentHealth2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋactivityᚐComponentHealthᚄ(ctx context.Context, sel ast.SelectionSet, v []activity.ComponentHealth) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNComponentHealth2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐComponentHealth(ctx, sel, v[i])
+		return ec.marshalNComponentHealth2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋactivityᚐComponentHealth(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -41240,17 +41241,17 @@ func (ec *executionContext) marshalNGrantRight2ᚕgithubᚗcomᚋrockpoolᚋrock
 	return ret
 }
 
-func (ec *executionContext) marshalNHealth2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐHealth(ctx context.Context, sel ast.SelectionSet, v engine.Health) graphql.Marshaler {
+func (ec *executionContext) marshalNHealth2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋactivityᚐHealth(ctx context.Context, sel ast.SelectionSet, v activity.Health) graphql.Marshaler {
 	return ec._Health(ctx, sel, &v)
 }
 
-func (ec *executionContext) unmarshalNHealthStatus2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐHealthStatus(ctx context.Context, v any) (engine.HealthStatus, error) {
+func (ec *executionContext) unmarshalNHealthStatus2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋactivityᚐHealthStatus(ctx context.Context, v any) (activity.HealthStatus, error) {
 	tmp, err := model.UnmarshalString(v)
-	res := engine.HealthStatus(tmp)
+	res := activity.HealthStatus(tmp)
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNHealthStatus2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐHealthStatus(ctx context.Context, sel ast.SelectionSet, v engine.HealthStatus) graphql.Marshaler {
+func (ec *executionContext) marshalNHealthStatus2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋactivityᚐHealthStatus(ctx context.Context, sel ast.SelectionSet, v activity.HealthStatus) graphql.Marshaler {
 	_ = sel
 	res := model.MarshalString(string(v))
 	if res == graphql.Null {
@@ -42216,15 +42217,15 @@ func (ec *executionContext) unmarshalNVariableInput2githubᚗcomᚋrockpoolᚋro
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNWaitingClaim2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐWaitingClaim(ctx context.Context, sel ast.SelectionSet, v engine.WaitingClaim) graphql.Marshaler {
+func (ec *executionContext) marshalNWaitingClaim2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋtenantusageᚐWaitingClaim(ctx context.Context, sel ast.SelectionSet, v tenantusage.WaitingClaim) graphql.Marshaler {
 	return ec._WaitingClaim(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNWaitingClaim2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐWaitingClaimᚄ(ctx context.Context, sel ast.SelectionSet, v []engine.WaitingClaim) graphql.Marshaler {
+func (ec *executionContext) marshalNWaitingClaim2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋtenantusageᚐWaitingClaimᚄ(ctx context.Context, sel ast.SelectionSet, v []tenantusage.WaitingClaim) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNWaitingClaim2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋengineᚐWaitingClaim(ctx, sel, v[i])
+		return ec.marshalNWaitingClaim2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋtenantusageᚐWaitingClaim(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -42236,15 +42237,15 @@ func (ec *executionContext) marshalNWaitingClaim2ᚕgithubᚗcomᚋrockpoolᚋro
 	return ret
 }
 
-func (ec *executionContext) marshalNWaitingClaimConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐConnection(ctx context.Context, sel ast.SelectionSet, v model.Connection[engine.WaitingClaim]) graphql.Marshaler {
+func (ec *executionContext) marshalNWaitingClaimConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐConnection(ctx context.Context, sel ast.SelectionSet, v model.Connection[tenantusage.WaitingClaim]) graphql.Marshaler {
 	return ec._WaitingClaimConnection(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNWaitingClaimEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdge(ctx context.Context, sel ast.SelectionSet, v model.Edge[engine.WaitingClaim]) graphql.Marshaler {
+func (ec *executionContext) marshalNWaitingClaimEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdge(ctx context.Context, sel ast.SelectionSet, v model.Edge[tenantusage.WaitingClaim]) graphql.Marshaler {
 	return ec._WaitingClaimEdge(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNWaitingClaimEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.Edge[engine.WaitingClaim]) graphql.Marshaler {
+func (ec *executionContext) marshalNWaitingClaimEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.Edge[tenantusage.WaitingClaim]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]

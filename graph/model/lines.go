@@ -2,11 +2,11 @@ package model
 
 import (
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/executions"
 )
 
 // An OutputLine is a line of an execution's output, or lost bytes.
-type OutputLine struct{ engine.Line }
+type OutputLine struct{ executions.Line }
 
 // Stream is nil for lost bytes.
 func (l OutputLine) Stream() *runtime.Stream {
@@ -33,7 +33,7 @@ func (l OutputLine) LostCause() *runtime.LossCause {
 }
 
 // An OutputLinePage is some lines of an execution's output.
-type OutputLinePage struct{ engine.LinePage }
+type OutputLinePage struct{ executions.LinePage }
 
 // Lines returns the lines of the page.
 func (p OutputLinePage) Lines() []OutputLine {

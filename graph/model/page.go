@@ -3,7 +3,7 @@ package model
 import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/audit"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/tenantusage"
 )
 
 // Each connection is a page of a list, and each edge an entry of a page with its cursor.
@@ -24,6 +24,6 @@ type (
 	AllocationEdge         = Edge[runtime.Allocation]
 	AuditEntryConnection   = Connection[audit.Entry]
 	AuditEntryEdge         = Edge[audit.Entry]
-	WaitingClaimConnection = Connection[engine.WaitingClaim]
-	WaitingClaimEdge       = Edge[engine.WaitingClaim]
+	WaitingClaimConnection = Connection[tenantusage.WaitingClaim]
+	WaitingClaimEdge       = Edge[tenantusage.WaitingClaim]
 )

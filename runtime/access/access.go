@@ -231,6 +231,21 @@ func (p Principal) Keys() string {
 	return p.Tenant.String()
 }
 
-// Scope returns the tenant whose objects the caller's lists contain, and false if they contain
-// those of all tenants.
-func (p Principal) Scope() (runtime.TenantID, bool) { return p.Tenant, !p.AllTenants }
+// Only returns the tenant whose objects the caller's lists contain, or nil if they contain those of
+// all tenants.
+func (p Principal) Only() *runtime.TenantID {
+	if p.AllTenants {
+		return nil
+	}
+	return &p.Tenant
+}
+
+// Narrowed returns the only tenant whose objects a list contains, or nil for all tenants, if its filter
+// selects a tenant, or none for nil. If the caller sees nothing of that tenant, sees is false, and its
+// list is empty.
+func (p Principal) Narrowed(filter *runtime.TenantID) (tenant *runtime.TenantID, sees bool) {
+	if filter == nil {
+		return p.Only(), true
+	}
+	return filter, p.SeesTenant(*filter)
+}

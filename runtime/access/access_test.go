@@ -179,13 +179,13 @@ func TestActsForAndScope(t *testing.T) {
 	if one.ActsFor(chemistry) != physics || all.ActsFor(chemistry) != chemistry {
 		t.Error(one.ActsFor(chemistry), all.ActsFor(chemistry))
 	}
-	if tenant, narrow := one.Scope(); tenant != physics || !narrow {
-		t.Error(tenant, narrow)
+	if tenant := one.Only(); tenant == nil || *tenant != physics {
+		t.Error(tenant)
 	}
-	if _, narrow := all.Scope(); narrow {
+	if tenant := all.Only(); tenant != nil {
 		t.Error("all are narrowed")
 	}
-	if _, narrow := (Principal{}).Scope(); !narrow {
+	if tenant := (Principal{}).Only(); tenant == nil {
 		t.Error("lists of a caller without a token show all")
 	}
 }
@@ -218,5 +218,17 @@ func TestTokensExpireAndAreRevoked(t *testing.T) {
 	made := Token{ID: "i", Kind: KindSession, Name: "n", Tenant: physics, AllTenants: true, Role: Client, Hash: []byte{1}}
 	if p := made.Principal(); p != (Principal{Kind: KindSession, ID: "i", Name: "n", Tenant: physics, AllTenants: true, Role: Client}) {
 		t.Errorf("%+v", p)
+	}
+}
+
+// TestGrantsHaveTheirOwnKeyScope checks that grants have idempotency keys of their own.
+func TestGrantsHaveTheirOwnKeyScope(t *testing.T) {
+	maker := Principal{Tenant: "a"}
+	holder := maker
+	holder.Grant = &Grant{ID: "g", Runner: "r"}
+	renewed := maker
+	renewed.Grant = &Grant{ID: "h", Runner: "r"}
+	if maker.Keys() != "a" || renewed.Keys() != holder.Keys() || holder.Keys() == maker.Keys() || holder.Keys() == (Principal{AllTenants: true}).Keys() {
+		t.Errorf("%q, %q", maker.Keys(), holder.Keys())
 	}
 }

@@ -64,3 +64,14 @@ func TestAlertsAreBoundedByTenant(t *testing.T) {
 		t.Errorf("forgotten: %+v", quiet)
 	}
 }
+
+// BenchmarkCounted measures the cost of counting a claim.
+func BenchmarkCounted(b *testing.B) {
+	c := NewCounts()
+	c.OpenPool("a")
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			c.Claimed("a", time.Now(), nil)
+		}
+	})
+}

@@ -19,7 +19,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/backoff"
-	"github.com/rockpool/rockpool/runtime/share"
+	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/runtime/timing"
 )
@@ -73,7 +73,7 @@ type Log struct {
 
 	mu       sync.Mutex // guards the fields below
 	queue    []Entry
-	shares   share.Bound // of the queue
+	shares   quota.Bound // of the queue
 	ids      clock
 	stored   uint64        // number of entries stored
 	failures uint64        // number of failed attempts to store entries
@@ -104,7 +104,7 @@ var (
 
 // New returns a log, or an error if Lines can't be opened. Call Run.
 func New(c Config) (*Log, error) {
-	l := &Log{config: c, clock: timing.NewClock(), wake: make(chan struct{}, 1), changed: make(chan struct{}), shares: share.Bound{Limit: mostWaiting}}
+	l := &Log{config: c, clock: timing.NewClock(), wake: make(chan struct{}, 1), changed: make(chan struct{}), shares: quota.Bound{Limit: mostWaiting}}
 	if c.Lines == "" {
 		return l, nil
 	}

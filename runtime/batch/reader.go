@@ -22,7 +22,7 @@ type Event struct {
 
 // A Source gives access to a batch's events.
 type Source struct {
-	State func() (*State, <-chan struct{}) // see Leader.State
+	State func() (*State, <-chan struct{}) // see Coordinator.State
 	// Open returns a reader of an execution's events after a cursor.
 	Open func(ctx context.Context, id runtime.ExecutionID, after string) (*events.Reader, error)
 }

@@ -8,17 +8,19 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/activity"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
 // TestActivity checks that present counts are right, and that one tenant gets only its own.
 func TestActivity(t *testing.T) {
 	b := newBed(t)
-	if _, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "a", Shared: ptr(true), PoolSize: ptr(0)}); err != nil {
+	if _, _, err := b.Environments.Put(asServer(t), request.Environment{ID: "a", Shared: ptr(true), PoolSize: ptr(0)}); err != nil {
 		t.Fatal(err)
 	}
 	claim := func(tenant runtime.TenantID) runtime.Runner {
-		r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", Tenant: tenant, WaitFor: ptr(patient)})
+		r, err := b.Runners.Claim(as(t, tenant), request.Claim{EnvironmentID: "a", WaitFor: ptr(patient)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -32,36 +34,66 @@ func TestActivity(t *testing.T) {
 	for range 2 {
 		b.run(t, theirs.ID, "exit", "1")
 	}
-	x, err := b.Start(t.Context(), StartInput{RunnerID: mine.ID, Command: []string{"cat"}, Stdin: true})
+	x, err := b.Executions.Start(asServer(t), request.Start{RunnerID: mine.ID, Command: []string{"cat"}, Stdin: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	starts := make(chan struct{})
 	b.fake.OnStart(func(runtime.RunnerID) error { <-starts; return nil })
 	t.Cleanup(func() { close(starts) })
-	leave := b.waits(t, ClaimInput{EnvironmentID: "a", Tenant: "y"})
+	leave := b.waits(t, request.Claim{EnvironmentID: "a", Tenant: "y"})
 	for tenant, want := range map[runtime.TenantID]runtime.Activity{
 		"x": {ExecutionsRunning: 1, FailuresPerMinute: 1},
 		"y": {FailuresPerMinute: 2, ClaimsWaiting: 1},
 		"":  {ExecutionsRunning: 1, FailuresPerMinute: 3, ClaimsWaiting: 1},
 	} {
-		of := &tenant
+		ctx := as(t, tenant)
 		if tenant == "" {
-			of = nil
+			ctx = asServer(t)
 		}
-		wait.For(t, "the program runs", func() bool { return b.Activity(t.Context(), of).ExecutionsPending == 0 })
-		if got := b.Activity(t.Context(), of); got != want {
+		wait.For(t, "the program runs", func() bool { return b.activity(t, ctx).ExecutionsPending == 0 })
+		if got := b.activity(t, ctx); got != want {
 			t.Errorf("of %q: %+v, want %+v", tenant, got, want)
 		}
 	}
 	leave()
-	if x, err = b.Cancel(t.Context(), x.ID); err != nil {
+	if x, err = b.Executions.Cancel(asServer(t), x.ID); err != nil {
 		t.Fatal(err)
 	}
 	b.await(t, x.ID)
-	if got, want := b.Activity(t.Context(), nil), (runtime.Activity{FailuresPerMinute: 3}); got != want {
+	if got, want := b.activity(t, asServer(t)), (runtime.Activity{FailuresPerMinute: 3}); got != want {
 		t.Errorf("in the end: %+v, want %+v", got, want)
 	}
+}
+
+// activity returns what a caller sees.
+func (b *bed) activity(t *testing.T, ctx context.Context) runtime.Activity {
+	t.Helper()
+	a, err := b.Server.Activity(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// alertHistory returns the past alerts that a caller sees.
+func (b *bed) alertHistory(t *testing.T, ctx context.Context) []runtime.PoolAlert {
+	t.Helper()
+	all, err := b.Environments.AlertHistory(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// standingAlerts returns all standing alerts.
+func (b *bed) standingAlerts(t *testing.T) []runtime.PoolAlert {
+	t.Helper()
+	all, err := b.Environments.Alerts(asServer(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 // A drainable cluster only reports that it drains.
@@ -87,38 +119,41 @@ func TestAlertHistory(t *testing.T) {
 	b.start(t)
 	b.fake.OnStart(func(runtime.RunnerID) error { return errors.New("no room") })
 	b.environment(t, "low", 0)
-	leave := b.waits(t, ClaimInput{EnvironmentID: "low"})
-	wait.For(t, "a start fails", func() bool { s, _ := b.PoolStatus("low"); return s.Reason == "no room" }) // otherwise the alert may be raised first
+	leave := b.waits(t, request.Claim{EnvironmentID: "low"})
+	wait.For(t, "a start fails", func() bool {
+		s, _ := b.Environments.PoolStatus(runtime.Environment{ID: "low"})
+		return s.Reason == "no room"
+	}) // otherwise the alert may be raised first
 	leave()
 	b.environment(t, "low", 1)
 	history := func() string {
 		var all []string
-		for _, alert := range b.PoolAlertHistory(seesEnvironment) {
+		for _, alert := range b.alertHistory(t, asServer(t)) {
 			all = append(all, string(alert.EnvironmentID)+" "+string(alert.State)+" "+alert.Reason)
 		}
 		return strings.Join(all, "; ")
 	}
 	const raised = "low RAISED no room"
 	wait.For(t, "the alert is remembered", func() bool { return history() == raised })
-	if err := b.SetDraining(t.Context(), true); err != nil {
+	if err := b.Server.SetDraining(asServer(t), true); err != nil {
 		t.Fatal(err)
 	}
-	b.catalog.pool("low").Hint()
+	b.environments.Pool("low").Hint()
 	const resolved = "low RESOLVED the cluster is being drained; " + raised
 	wait.For(t, "its end is", func() bool { return history() == resolved })
-	if c := b.poolHealth("low"); c.Status != HealthOK || !strings.Contains(c.Message, "being drained") {
+	if c := b.component(t, "pool low"); c.Status != activity.HealthOK || !strings.Contains(c.Message, "being drained") {
 		t.Errorf("%+v", c)
 	}
-	if !b.Activity(t.Context(), nil).Draining || len(b.PoolAlerts(seesEnvironment)) != 0 {
+	if !b.activity(t, asServer(t)).Draining || len(b.standingAlerts(t)) != 0 {
 		t.Error("it isn't drained, or alerts stand")
 	}
-	if _, err := b.DeleteEnvironment(t.Context(), "low", false, seesEnvironment); err != nil {
+	if _, err := b.Environments.Delete(asServer(t), "low", false); err != nil {
 		t.Fatal(err)
 	}
 	if got := history(); got != resolved {
 		t.Errorf("after its deletion: %s", got)
 	}
-	if hidden := b.PoolAlertHistory(func(runtime.Environment) bool { return false }); len(hidden) != 0 {
+	if hidden := b.alertHistory(t, as(t, "somebody else")); len(hidden) != 0 {
 		t.Errorf("for somebody else: %+v", hidden)
 	}
 }

@@ -2,72 +2,65 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/audit"
 	"github.com/rockpool/rockpool/runtime/batch"
 	"github.com/rockpool/rockpool/runtime/quota"
-	"github.com/rockpool/rockpool/runtime/share"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
-// caseWait is how long a case with a fresh runner waits for it at least. The case before it used
-// the idle runner, so a new one may have to start.
-const caseWait = time.Minute
+// maxBatches bounds the unfinished batches of all tenants together; one tenant gets at most half.
+const maxBatches = 512
 
-// freshAttempts bounds the runners that one case claims. A claimed runner may be gone before the
-// case begins there, for example because it expired while the server was down.
-const freshAttempts = 3
-
-// batches holds the batches that haven't ended.
-type batches struct {
+// batchTable has the batches that haven't ended.
+type batchTable struct {
 	host batch.Host
 
 	mu     sync.Mutex // guards the fields below
-	byID   map[runtime.BatchID]ledBatch
-	shares share.Bound
+	byID   map[runtime.BatchID]coordinated
+	shares quota.Bound
 }
 
-// A ledBatch is an unfinished batch with its memory.
-type ledBatch struct {
-	leader *batch.Leader
-	kept   *share.Kept
+// A coordinated batch is an unfinished batch with its memory.
+type coordinated struct {
+	by   *batch.Coordinator
+	kept *quota.Kept
 }
 
-func newBatches() *batches {
-	return &batches{byID: map[runtime.BatchID]ledBatch{}, shares: share.Bound{Limit: maxBatches, Quota: "batches", Of: "running batches"}}
+func newBatchTable() *batchTable {
+	return &batchTable{byID: map[runtime.BatchID]coordinated{}, shares: quota.Bound{Limit: maxBatches, Quota: "batches", Of: "running batches"}}
 }
 
-// add registers a leader with the batch's memory. It returns QUOTA_EXCEEDED if the tenant has its share
+// add registers a coordinator with the batch's memory. It returns QUOTA_EXCEEDED if the tenant has its share
 // of running batches.
-func (all *batches) add(l *batch.Leader, kept *share.Kept) error {
-	b := l.Batch()
+func (all *batchTable) add(c *batch.Coordinator, kept *quota.Kept) error {
+	b := c.Batch()
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if err := all.shares.Acquire(b.Tenant); err != nil {
 		return err
 	}
-	all.byID[b.ID] = ledBatch{l, kept}
+	all.byID[b.ID] = coordinated{c, kept}
 	return nil
 }
 
-// adopt registers the leader of a batch that an earlier server left, whatever the tenant's share.
-func (all *batches) adopt(l *batch.Leader, kept *share.Kept) {
-	b := l.Batch()
+// adopt registers the coordinator of a batch that an earlier server left, whatever the tenant's share.
+func (all *batchTable) adopt(c *batch.Coordinator, kept *quota.Kept) {
+	b := c.Batch()
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	all.shares.Adopt(b.Tenant)
-	all.byID[b.ID] = ledBatch{l, kept}
+	all.byID[b.ID] = coordinated{c, kept}
 }
 
 // remove unregisters a batch that add or adopt registered.
-func (all *batches) remove(b runtime.Batch) {
+func (all *batchTable) remove(b runtime.Batch) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	all.shares.Release(b.Tenant)
@@ -75,50 +68,63 @@ func (all *batches) remove(b runtime.Batch) {
 	delete(all.byID, b.ID)
 }
 
-func (all *batches) len() int {
+func (all *batchTable) len() int {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	return len(all.byID)
 }
 
-// get returns the leader of an unfinished batch, or nil.
-func (all *batches) get(id runtime.BatchID) *batch.Leader {
+// get returns the coordinator of an unfinished batch, or nil.
+func (all *batchTable) get(id runtime.BatchID) *batch.Coordinator {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	return all.byID[id].leader
+	return all.byID[id].by
 }
 
-// StartBatch records a batch in a claimed runner, starts its first execution, and returns both.
-// It is idempotent by key: the same key returns the same batch, or CONFLICT if the input differs.
-func (e *Engine) StartBatch(ctx context.Context, in StartInput, of BatchInput) (runtime.Batch, runtime.Execution, error) {
-	request := in
-	request.Key = ""
-	b := runtime.Batch{ID: runtime.NewBatchID(), RunnerID: in.RunnerID, Tenant: in.Tenant, Input: digest([]any{request, of})}
-	if in.Key != "" {
-		b.Key = keyOf(in.Keys, "start/"+in.Key)
-	}
-	if of.FreshRunners {
-		return b, runtime.Execution{}, runtime.Invalid("freshRunners", "only run can give each case a runner of its own")
-	}
-	shared, steps, err := of.plan(&b, in)
-	if err != nil {
-		return b, runtime.Execution{}, err
-	}
-	x, err := e.startBatch(ctx, b, "", shared, steps)
-	return e.started(ctx, x, err)
+// Batches serves batches to callers. A batch that a caller doesn't see doesn't exist for it: the error
+// is BATCH_NOT_FOUND. Methods with a [runtime.Batch] check nothing: it must come from a call that did.
+type Batches struct{ e *Engine }
+
+// batch returns a batch as the object of an operation.
+func (e *Engine) batch(ctx context.Context, id runtime.BatchID) audit.Object {
+	return audit.Object{Kind: audit.OfBatch, ID: string(id), Find: func(p access.Principal) (runtime.TenantID, error) {
+		b, err := e.findBatch(ctx, id)
+		if err != nil {
+			return audit.WholeServer, err
+		}
+		return audit.Seen(b.Tenant, p.SeesBatch(b), store.NoBatch(id))
+	}}
 }
 
-// started returns the batch that x is the first execution of.
-func (e *Engine) started(ctx context.Context, x runtime.Execution, err error) (runtime.Batch, runtime.Execution, error) {
-	if err != nil {
-		return runtime.Batch{}, runtime.Execution{}, err
-	}
-	b, err := e.Batch(ctx, x.Batch.ID)
-	return b, x, err
+// Start records a batch in a claimed runner that the caller sees, starts its first execution, and
+// returns both. It is idempotent by key: the same key returns the same batch, or CONFLICT if the input
+// differs.
+func (s *Batches) Start(ctx context.Context, in request.Start, of request.Batch) (b runtime.Batch, first runtime.Execution, err error) {
+	e := s.e
+	err = e.starting(ctx, in, audit.OfBatch, func(in request.Start) (id string, err error) {
+		made := runtime.Batch{ID: runtime.NewBatchID(), RunnerID: in.RunnerID, Tenant: in.Tenant}
+		if in.Key != "" {
+			made.Key = request.ScopedKey(in.Keys, "start/"+in.Key)
+		}
+		if of.FreshRunners {
+			return "", runtime.Invalid("freshRunners", "only run can give each case a runner of its own")
+		}
+		shared, steps, err := of.Plan(&made, in)
+		if err != nil {
+			return "", err
+		}
+		in.Key = ""
+		made.Input = request.Digest([]any{in, of})
+		if first, err = e.startBatch(ctx, made, "", shared, steps); err == nil {
+			b, err = e.findBatch(ctx, first.Batch.ID)
+		}
+		return string(b.ID), err
+	})
+	return b, first, err
 }
 
-// startBatch records a batch, begins its first execution, and starts the batch's leader, which Run
-// queued for. The batch uses its runner until it ends.
+// startBatch records a batch, begins its first execution, and starts the batch's coordinator, which Run
+// waits for. The batch uses its runner until it ends.
 func (e *Engine) startBatch(ctx context.Context, b runtime.Batch, caller string, shared batch.Shared, steps []batch.Step) (runtime.Execution, error) {
 	if b.Key != "" {
 		if err := e.unusedKey(ctx, b); err != nil {
@@ -128,330 +134,116 @@ func (e *Engine) startBatch(ctx context.Context, b runtime.Batch, caller string,
 			return e.repeatedBatch(ctx, stored, b, err)
 		}
 	}
-	// From here on, each failure undoes the steps before it.
 	env, unused, err := e.useForBatch(ctx, b)
 	if err != nil {
 		return runtime.Execution{}, err
 	}
-	if err := e.holdings.begin(b.Tenant); err != nil {
-		unused()
+	var taken undo
+	defer taken.run()
+	taken.add(unused)
+	if err := e.usage.Begin(b.Tenant); err != nil {
 		return runtime.Execution{}, err
 	}
-	done := func() {
-		e.inputs.release(b.Tenant, b.InputBytes)
-		e.holdings.end(b.Tenant)
-		unused()
-	}
+	taken.add(func() { e.usage.End(b.Tenant) })
 	b.EnvironmentID, b.State, b.QueuedAt = env.ID, runtime.BatchRunning, e.clock.Now()
-	encoded, err := encodeSteps(steps, b, env)
+	encoded, err := request.EncodeSteps(steps, b, env)
 	if err != nil {
-		done()
 		return runtime.Execution{}, err
 	}
 	start := batch.Encode(shared)
-	size := int64(len(start))
+	b.InputBytes = int64(len(start))
 	for _, step := range encoded {
-		size += int64(len(step.Value) + len(step.Expected))
+		b.InputBytes += int64(len(step.Value) + len(step.Expected))
 	}
-	if err := e.inputs.add(ctx, b.Tenant, size); err != nil {
-		done()
+	if err := e.inputs.Add(ctx, b.Tenant, b.InputBytes); err != nil {
 		return runtime.Execution{}, err
 	}
-	b.InputBytes = size
+	taken.add(func() { e.inputs.Release(b.Tenant, b.InputBytes) })
 	kept, err := e.memory.Keep(b.Tenant, bytesOfBatch(len(start), encoded), "a batch")
 	if err != nil {
-		done()
 		return runtime.Execution{}, err
 	}
-	// The leader is registered before the batch is stored, so that a retry that finds the batch
-	// also finds its leader.
-	l := e.batches.host.New(b, caller)
-	if err := e.batches.add(l, kept); err != nil {
+	// The coordinator is registered before the batch is stored, so that a retry that finds the batch
+	// also finds its coordinator.
+	c := e.batchHost.New(b, caller)
+	if err := e.batches.add(c, kept); err != nil {
 		kept.Free()
-		done()
 		return runtime.Execution{}, err
 	}
+	taken.add(func() { e.batches.remove(b) })
 	stored, added, err := e.store.AddBatch(ctx, b, start, encoded)
 	if err != nil || !added {
-		e.batches.remove(b)
-		done()
+		taken.run()
 		return e.repeatedBatch(ctx, stored, b, err)
 	}
-	x, err := l.Begin(ctx)
+	x, err := c.Begin(ctx)
 	if err != nil {
-		e.batches.remove(b)
-		done()
+		taken.run()
 		if dropped := e.store.DropBatch(context.WithoutCancel(ctx), b); dropped != nil {
 			e.logger.Warn("a batch that could not begin is still stored") // the next server ends it
 		}
 		return runtime.Execution{}, err
 	}
+	taken.keep()
 	e.leaseBatch(b)
-	return x, e.jobs.add(l.Run) // if it fails, the next server continues the batch
+	return x, e.jobs.Add(c.Run) // if it fails, the next server continues the batch
 }
 
-// useForBatch marks a batch's runner as used, if it has one, until done is called.
-func (e *Engine) useForBatch(ctx context.Context, b runtime.Batch) (env runtime.Environment, done func(), err error) {
-	if b.FreshRunners() {
-		env, ok := e.Environment(b.EnvironmentID)
-		if !ok {
-			return env, nil, NoEnvironment(b.EnvironmentID)
-		}
-		return env, func() {}, nil
+// batchBytes is the memory of an unfinished batch in addition to its texts: its goroutine and state.
+const batchBytes = 32 << 10
+
+// bytesOfBatch returns what a batch keeps: what its executions share, and the largest step. Both are
+// decoded from their records.
+func bytesOfBatch(shared int, steps []store.BatchStep) int64 {
+	largest := 0
+	for _, step := range steps {
+		largest = max(largest, len(step.Value))
 	}
-	p, err := e.poolOf(b.RunnerID)
-	if err != nil {
-		return env, nil, err
-	}
-	runner, err := p.Use(ctx, b.RunnerID)
-	return runner.Environment, func() { p.Done(ctx, b.RunnerID) }, err
+	return batchBytes + 2*int64(shared+largest)
 }
 
-// batchEnded implements batch.Host.Ended.
-func (e *Engine) batchEnded(l *batch.Leader) {
-	b := l.Batch()
-	e.inputs.release(b.Tenant, b.InputBytes)
-	e.holdings.end(b.Tenant)
-	e.leases.end(string(b.ID))
-	if !b.FreshRunners() {
-		if p, err := e.poolOf(b.RunnerID); err == nil {
-			p.Done(context.Background(), b.RunnerID)
-		}
-	}
-	e.batches.remove(b) // only now callers see its end
-	if b.Release && !b.FreshRunners() {
-		e.releaseLater(b.RunnerID)
-	}
-}
-
-// unusedKey returns CONFLICT if an execution has the batch's key, and BATCH_NOT_FOUND if retention
-// removed the batch with that key.
-func (e *Engine) unusedKey(ctx context.Context, b runtime.Batch) error {
-	if _, found, err := e.store.ExecutionByKey(ctx, b.Key); err != nil || found {
-		return orConflict(err)
-	}
-	spent, found, err := e.store.SpentKey(ctx, b.Key, e.clock.Now())
-	switch {
-	case err != nil || !found:
-		return err
-	case spent.Input != b.Input:
-		return keyConflict()
-	}
-	if _, found, err := e.store.BatchByKey(ctx, b.Key); err != nil || found || b.Release {
-		return err // the batch is stored, or the key belongs to the claim of its runner
-	}
-	return runtime.Errorf(runtime.CodeBatchNotFound, "the batch with this idempotencyKey has been removed by retention; use a new key to run it again")
-}
-
-// orConflict returns err or, if that is nil, CONFLICT for an idempotency key.
-func orConflict(err error) error {
-	if err != nil {
-		return err
-	}
-	return keyConflict()
-}
-
-// repeatedBatch returns the first execution of the batch that used this key before.
-func (e *Engine) repeatedBatch(ctx context.Context, stored, b runtime.Batch, err error) (runtime.Execution, error) {
-	switch {
-	case err != nil:
-		return runtime.Execution{}, err
-	case stored.Input != b.Input:
-		return runtime.Execution{}, keyConflict()
-	}
-	l := e.batches.get(stored.ID)
-	for l != nil { // its first execution may be starting now
-		state, changed := l.State()
-		if len(state.Executions) > 0 || state.Batch.State == runtime.BatchFinished {
-			break
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return runtime.Execution{}, context.Cause(ctx)
-		}
-	}
-	x, found, err := e.store.ExecutionByKey(ctx, caseKey(stored.ID, stored.First()))
-	if err == nil && !found {
-		err = runtime.Errorf(runtime.CodeBatchNotFound, "the first execution of the batch with this idempotencyKey doesn't exist, or retention removed it")
-	}
-	return x, err
-}
-
-// laterCase reports whether caseKey made this key for a case other than a batch's first. Keys of
-// callers never have this prefix.
-func laterCase(key string) bool {
-	return strings.HasPrefix(key, "batch/") && !strings.HasSuffix(key, "/0")
-}
-
-// caseKey returns the idempotency key of a batch's execution.
-func caseKey(id runtime.BatchID, number int) string {
-	if number == runtime.BuildCase {
-		return fmt.Sprintf("batch/%s/build", id)
-	}
-	return fmt.Sprintf("batch/%s/%d", id, number)
-}
-
-// beginCase implements batch.Host.Begin.
-func (e *Engine) beginCase(ctx context.Context, b runtime.Batch, caller string, number int, cancelled <-chan struct{}) (runtime.Execution, error) {
-	step, shared, err := e.readStep(ctx, b.ID, number)
-	if err != nil {
-		return runtime.Execution{}, err
-	}
-	in := startCase(b, shared, step)
-	x, err := in.execution()
-	if err != nil {
-		return x, err
-	}
-	x.Key, x.Input, x.Release = caseKey(b.ID, number), string(b.ID), b.FreshRunners()
-	x.Batch, x.Comparison = &runtime.BatchPosition{ID: b.ID, Case: number}, step.Comparison
-	if b.FreshRunners() {
-		x, err = e.startFresh(ctx, b, caller, shared, in, x, cancelled)
-	} else {
-		x, err = e.start(ctx, in, x)
-	}
-	// The execution may be one that an earlier server began, and may have ended.
-	if err == nil && in.Stdin && x.State != runtime.ExecutionFinished {
-		err = e.feedLater(x.ID, step.Stdin, 0, func() {})
-	}
-	return x, err
-}
-
-// readStep returns what is stored about one case, and about all cases of its batch.
-func (e *Engine) readStep(ctx context.Context, id runtime.BatchID, number int) (step batch.Step, shared batch.Shared, err error) {
-	rawStep, rawShared, err := e.store.BatchStep(ctx, id, number)
-	if err != nil {
-		return step, shared, err
-	}
-	err = errors.Join(json.Unmarshal(rawStep, &step), json.Unmarshal(rawShared, &shared))
-	if err != nil {
-		err = fmt.Errorf("read case %d of batch %s: %w", number, id, err)
-	}
-	return step, shared, err
-}
-
-// startFresh claims a runner for a case and starts it there. Closing cancelled interrupts the wait.
-func (e *Engine) startFresh(ctx context.Context, b runtime.Batch, caller string, shared batch.Shared, in StartInput, x runtime.Execution, cancelled <-chan struct{}) (runtime.Execution, error) {
-	// An earlier server may have started this case.
-	if stored, found, err := e.store.ExecutionByKey(ctx, x.Key); err != nil || found {
-		return stored, err
-	}
-	claim, err := ClaimInput{Tenant: b.Tenant, WaitFor: shared.WaitFor, Labels: shared.Labels, Caller: caller}.claim()
-	if err != nil {
-		return x, err
-	}
-	claim.Claim.InactivityTimeout, claim.Claim.Key, claim.Claim.Input = spare, x.Key, x.Input
-	if x.Batch.Case != b.First() {
-		claim.WaitFor = max(claim.WaitFor, caseWait)
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var watching sync.WaitGroup
-	defer watching.Wait()
-	claimed := make(chan struct{})
-	defer close(claimed)
-	watching.Go(func() {
-		select {
-		case <-cancelled:
-			cancel()
-		case <-claimed:
-		}
-	})
-	var begun runtime.Execution
-	for attempt := range freshAttempts {
-		if attempt > 0 { // the previous runner was gone before the case began
-			claim.Claim.Key = fmt.Sprintf("%s/%d", x.Key, attempt)
-		}
-		begun, err = e.claimAndStart(ctx, RunInput{EnvironmentID: b.EnvironmentID, Files: shared.Files, Protected: shared.Protected}, claim, in, x)
-		if runtime.CodeOf(err) != runtime.CodeRunnerGone {
-			break
-		}
-	}
-	return begun, err
-}
-
-// awaitCase implements batch.Host.Await.
-func (e *Engine) awaitCase(ctx context.Context, id runtime.ExecutionID, cancelled <-chan struct{}) (runtime.Execution, error) {
-	s, x, err := e.find(ctx, id)
-	if s == nil || err != nil {
-		return x, err
-	}
-	select {
-	case <-s.Done():
-		return s.Execution(), nil
-	case <-cancelled:
-		s.Kill(ctx, runtime.OutcomeCancelled)
-	case <-ctx.Done():
-	}
-	// Kill waits only until the reason is stored. The end comes later.
-	select {
-	case <-s.Done():
-		return s.Execution(), nil
-	case <-ctx.Done():
-		return x, context.Cause(ctx)
-	}
-}
-
-// recallBatches returns leaders for the unfinished batches that an earlier server left.
-func (e *Engine) recallBatches(ctx context.Context) ([]*batch.Leader, error) {
-	left, err := e.store.UnfinishedBatches(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var leaders []*batch.Leader
-	for _, u := range left {
-		known := map[int]runtime.Execution{}
-		for from := runtime.BuildCase; from < u.Batch.CaseCount; { // each page has a part of them
-			page, until, err := e.store.BatchExecutions(ctx, u.Batch, from, u.Batch.CaseCount)
-			if err != nil {
-				return nil, err
-			}
-			maps.Copy(known, page)
-			from = until
-		}
-		u.Batch.QueuedAt = e.clock.Anchor(u.Batch.QueuedAt)
-		l := e.batches.host.New(u.Batch, "")
-		l.Recall(known)
-		if u.Cancelled {
-			l.Cancel(wasCancelled)
-		}
-		e.batches.adopt(l, e.memory.Adopt(u.Batch.Tenant, batchBytes+2*u.Bytes))
-		e.leaseBatch(u.Batch)
-		e.inputs.adopt(u.Batch.Tenant, u.Batch.InputBytes)
-		// A batch counts as one execution.
-		e.holdings.ledger.Adopt(u.Batch.Tenant, quota.Executions, 1)
-		leaders = append(leaders, l)
-	}
-	return leaders, nil
-}
-
-// Batch returns the current state of a batch, or BATCH_NOT_FOUND.
-func (e *Engine) Batch(ctx context.Context, id runtime.BatchID) (runtime.Batch, error) {
-	if l := e.batches.get(id); l != nil {
-		return l.Batch(), nil
+// findBatch returns the current state of a batch, or BATCH_NOT_FOUND.
+func (e *Engine) findBatch(ctx context.Context, id runtime.BatchID) (runtime.Batch, error) {
+	if c := e.batches.get(id); c != nil {
+		return c.Batch(), nil
 	}
 	return e.store.Batch(ctx, id)
 }
 
-// BatchFilter selects batches; a zero field selects all.
-type BatchFilter = store.BatchFilter
+// Get returns the current state of a batch.
+func (s *Batches) Get(ctx context.Context, id runtime.BatchID) (b runtime.Batch, err error) {
+	p, err := s.e.auth.Allow(ctx, "batch")
+	if err != nil {
+		return b, err
+	}
+	if b, err = s.e.findBatch(ctx, id); err == nil && !p.SeesBatch(b) {
+		return runtime.Batch{}, store.NoBatch(id)
+	}
+	return b, err
+}
 
-// Batches returns the batches after an id, oldest or newest first, and the number of all that match.
-// It returns at most first+1 batches, so that the caller sees whether there are more.
-func (e *Engine) Batches(ctx context.Context, filter BatchFilter, first int, after runtime.BatchID) (all []runtime.Batch, total int, err error) {
-	all, total, err = e.store.Batches(ctx, filter, first, after)
+// List returns the batches after an id, of the caller's tenant or of all, oldest or newest first, and the
+// number of all that match. It returns at most first+1 batches, so that the caller sees whether there
+// are more.
+func (s *Batches) List(ctx context.Context, filter request.Batches, first int, after runtime.BatchID) (all []runtime.Batch, total int, err error) {
+	p, err := s.e.auth.Allow(ctx, "batches")
+	if err != nil {
+		return nil, 0, err
+	}
+	filter.Tenant = p.Only()
+	all, total, err = s.e.store.Batches(ctx, filter, first, after)
 	for i, b := range all {
-		if l := e.batches.get(b.ID); l != nil {
-			all[i] = l.Batch() // newer than what is stored
+		if c := s.e.batches.get(b.ID); c != nil {
+			all[i] = c.Batch() // newer than what is stored
 		}
 	}
 	return all, total, err
 }
 
-// BatchCases returns cases of a batch from first up to end. It returns fewer if their executions
-// would be too large for a page, but at least one.
-func (e *Engine) BatchCases(ctx context.Context, b runtime.Batch, first, end int) ([]runtime.Case, error) {
-	executions, end, err := e.batchExecutions(ctx, b, first, end)
+// Cases returns cases of a batch from first up to end. It returns fewer if their executions would be
+// too large for a page, but at least one.
+func (s *Batches) Cases(ctx context.Context, b runtime.Batch, first, end int) ([]runtime.Case, error) {
+	executions, end, err := s.executions(ctx, b, first, end)
 	if err != nil {
 		return nil, err
 	}
@@ -467,9 +259,9 @@ func (e *Engine) BatchCases(ctx context.Context, b runtime.Batch, first, end int
 	return cases, nil
 }
 
-// BatchBuild returns the build of a batch; nil: it has none, or retention removed it.
-func (e *Engine) BatchBuild(ctx context.Context, b runtime.Batch) (*runtime.Execution, error) {
-	executions, _, err := e.batchExecutions(ctx, b, runtime.BuildCase, 0)
+// Build returns the build of a batch, or nil if it has none or retention removed it.
+func (s *Batches) Build(ctx context.Context, b runtime.Batch) (*runtime.Execution, error) {
+	executions, _, err := s.executions(ctx, b, runtime.BuildCase, 0)
 	x, known := executions[runtime.BuildCase]
 	if err != nil || !known {
 		return nil, err
@@ -477,42 +269,69 @@ func (e *Engine) BatchBuild(ctx context.Context, b runtime.Batch) (*runtime.Exec
 	return &x, nil
 }
 
-// batchExecutions is [store.Store.BatchExecutions]. Executions that haven't ended are taken from
-// their sessions.
-func (e *Engine) batchExecutions(ctx context.Context, b runtime.Batch, first, end int) (_ map[int]runtime.Execution, until int, err error) {
-	executions, until, err := e.store.BatchExecutions(ctx, b, first, end)
+// executions is [store.Store.BatchExecutions]. Executions that haven't ended are taken from their
+// sessions.
+func (s *Batches) executions(ctx context.Context, b runtime.Batch, first, end int) (_ map[int]runtime.Execution, until int, err error) {
+	executions, until, err := s.e.store.BatchExecutions(ctx, b, first, end)
 	for number, x := range executions {
-		if s := e.sessions.get(x.ID); s != nil {
-			executions[number] = s.Execution() // newer than what is stored
+		if running := s.e.sessions.Session(x.ID); running != nil {
+			executions[number] = running.Execution() // newer than what is stored
 		}
 	}
 	return executions, until, err
 }
 
-// CancelBatch cancels the running execution of a batch and skips the rest. It returns when the batch
-// has ended, or after two seconds. A batch that has ended stays unchanged.
-func (e *Engine) CancelBatch(ctx context.Context, id runtime.BatchID) (runtime.Batch, error) {
-	return e.cancelBatch(ctx, id, wasCancelled)
+// Events returns a reader of a batch's events after a cursor; "" is the beginning. Close it.
+func (s *Batches) Events(ctx context.Context, id runtime.BatchID, after string) (*batch.Reader, error) {
+	return audit.Do(ctx, s.e.auth, "batchEvents", s.e.batch(ctx, id), func() (*batch.Reader, error) {
+		source := batch.Source{Open: s.e.sessions.Events}
+		if c := s.e.batches.get(id); c != nil {
+			source.State = c.State
+			return batch.Open(source, after)
+		}
+		b, err := s.e.store.Batch(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		ids, err := s.e.store.BatchExecutionIDs(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		state := &batch.State{Batch: b}
+		for number := b.First(); number < b.Progress.Begun; number++ {
+			state.Executions = append(state.Executions, ids[number])
+		}
+		source.State = func() (*batch.State, <-chan struct{}) { return state, nil }
+		return batch.Open(source, after)
+	})
+}
+
+// Cancel cancels the running execution of a batch and skips the rest. It returns when the batch has
+// ended, or after two seconds. A batch that has ended stays unchanged.
+func (s *Batches) Cancel(ctx context.Context, id runtime.BatchID) (runtime.Batch, error) {
+	return audit.Do(ctx, s.e.auth, "cancelBatch", s.e.batch(ctx, id), func() (runtime.Batch, error) {
+		return s.e.cancelBatch(ctx, id, wasCancelled)
+	})
 }
 
 // wasCancelled is the message of a batch that a caller cancelled.
 const wasCancelled = "it was cancelled"
 
-// cancelBatch is CancelBatch, and message becomes the batch's.
+// cancelBatch is Batches.Cancel for the server itself. message becomes the batch's.
 func (e *Engine) cancelBatch(ctx context.Context, id runtime.BatchID, message string) (runtime.Batch, error) {
-	l := e.batches.get(id)
-	if l == nil {
+	c := e.batches.get(id)
+	if c == nil {
 		return e.store.Batch(ctx, id)
 	}
 	// This is stored first, so that the next server cancels the batch too.
 	if err := e.store.CancelBatch(ctx, id); err != nil {
 		return runtime.Batch{}, err
 	}
-	l.Cancel(message)
+	c.Cancel(message)
 	late := time.NewTimer(2 * time.Second)
 	defer late.Stop()
 	for {
-		state, changed := l.State()
+		state, changed := c.State()
 		if state.Batch.State == runtime.BatchFinished {
 			return state.Batch, nil
 		}
@@ -524,4 +343,15 @@ func (e *Engine) cancelBatch(ctx context.Context, id runtime.BatchID, message st
 			return runtime.Batch{}, context.Cause(ctx)
 		}
 	}
+}
+
+// leaseBatch cancels a batch when its lease ends.
+func (e *Engine) leaseBatch(b runtime.Batch) {
+	e.leases.grant(string(b.ID), b.Lease, func() {
+		_ = e.jobs.Add(func(ctx context.Context) {
+			if _, err := e.cancelBatch(ctx, b.ID, fmt.Sprintf("it was cancelled: the client that started it is gone; it didn't renew its lease of %d s", b.Lease/time.Second)); err != nil && ctx.Err() == nil {
+				e.leaseBatch(b) // the database may be unavailable: try again later
+			}
+		})
+	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/batch"
 	"github.com/rockpool/rockpool/runtime/events"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -22,7 +23,7 @@ func (b *bed) awaitBatch(t testing.TB, id runtime.BatchID) (ended runtime.Batch)
 	t.Helper()
 	wait.For(t, "the batch ends", func() bool {
 		var err error
-		if ended, err = b.Batch(t.Context(), id); err != nil {
+		if ended, err = b.Batches.Get(asServer(t), id); err != nil {
 			t.Fatal(err)
 		}
 		return ended.State == runtime.BatchFinished
@@ -33,7 +34,7 @@ func (b *bed) awaitBatch(t testing.TB, id runtime.BatchID) (ended runtime.Batch)
 // cases describes a batch's cases: state, exit status and output.
 func (b *bed) cases(t testing.TB, of runtime.Batch) (words []string) {
 	t.Helper()
-	all, err := b.BatchCases(t.Context(), of, 0, of.CaseCount)
+	all, err := b.Batches.Cases(asServer(t), of, 0, of.CaseCount)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,13 +52,13 @@ func (b *bed) cases(t testing.TB, of runtime.Batch) (words []string) {
 // follow reads a batch's events after a cursor up to the end.
 func (b *bed) follow(t testing.TB, id runtime.BatchID, after string) (all []batch.Event) {
 	t.Helper()
-	r, err := b.BatchEvents(t.Context(), id, after)
+	r, err := b.Batches.Events(asServer(t), id, after)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
 	for {
-		event, err := r.Next(t.Context())
+		event, err := r.Next(asServer(t))
 		if errors.Is(err, io.EOF) {
 			return all
 		}
@@ -86,11 +87,11 @@ func TestBatchBuildsAndRunsEachCase(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 0)
 	r := b.claim(t, "a")
-	of := BatchInput{
-		Build: &BuildInput{Command: []string{"echo", "built"}},
-		Cases: []CaseInput{{Args: []string{"0"}, Stdin: []byte("unread")}, {Args: []string{"3"}, Bounds: batch.Bounds{TimeLimit: ptr(7)}}, {Args: []string{"0"}}},
+	of := request.Batch{
+		Build: &request.Build{Command: []string{"echo", "built"}},
+		Cases: []request.Case{{Args: []string{"0"}, Stdin: []byte("unread")}, {Args: []string{"3"}, Bounds: batch.Bounds{TimeLimit: ptr(7)}}, {Args: []string{"0"}}},
 	}
-	started, first, err := b.StartBatch(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"exit"}, TimeLimit: ptr(5)}, of)
+	started, first, err := b.Batches.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"exit"}, TimeLimit: ptr(5)}, of)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,18 +105,18 @@ func TestBatchBuildsAndRunsEachCase(t *testing.T) {
 	if got, want := b.cases(t, ended), []string{`PASSED EXITED 0 ""`, `FAILED EXITED 3 ""`, `PASSED EXITED 0 ""`}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	cases, err := b.BatchCases(t.Context(), ended, 1, 2)
+	cases, err := b.Batches.Cases(asServer(t), ended, 1, 2)
 	if err != nil || len(cases) != 1 || cases[0].Index != 1 || cases[0].Execution.TimeLimit.Seconds() != 7 || !slices.Equal(cases[0].Execution.Command, []string{"exit", "3"}) {
 		t.Errorf("%+v, %v", cases, err)
 	}
-	build, err := b.BatchBuild(t.Context(), ended)
+	build, err := b.Batches.Build(asServer(t), ended)
 	if err != nil || build.ID != first.ID || !build.Passed() {
 		t.Errorf("%+v, %v", build, err)
 	}
-	if _, there := b.Runner(r.ID); !there {
+	if _, there := b.runners.get(r.ID); !there {
 		t.Error("the batch's end removed the caller's runner")
 	}
-	all, total, err := b.Batches(t.Context(), BatchFilter{EnvironmentID: "a"}, 10, "")
+	all, total, err := b.Batches.List(asServer(t), request.Batches{EnvironmentID: "a"}, 10, "")
 	if err != nil || total != 1 || all[0].ID != ended.ID {
 		t.Error(all, total, err)
 	}
@@ -126,8 +127,8 @@ func TestWrongOutputFailsTheCase(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 0)
 	r := b.claim(t, "a")
-	in := StartInput{RunnerID: r.ID, Command: []string{"cat"}}
-	of := BatchInput{Cases: []CaseInput{
+	in := request.Start{RunnerID: r.ID, Command: []string{"cat"}}
+	of := request.Batch{Cases: []request.Case{
 		{Stdin: []byte("1 2\n"), Expected: []byte("1 2")},
 		{Stdin: []byte("1 2\n"), Expected: []byte("1 3")},
 		{Stdin: []byte("1 2\n"), Expected: []byte("1 2"), Compare: runtime.CompareExact},
@@ -140,7 +141,7 @@ func TestWrongOutputFailsTheCase(t *testing.T) {
 	}}
 	for stop, want := range map[bool]runtime.BatchProgress{false: {Begun: 9, Ended: 9, Failed: 4}, true: {Begun: 2, Ended: 2, Failed: 1}} {
 		of.StopOnFailure = stop
-		started, _, err := b.StartBatch(t.Context(), in, of)
+		started, _, err := b.Batches.Start(asServer(t), in, of)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +152,7 @@ func TestWrongOutputFailsTheCase(t *testing.T) {
 		if stop {
 			continue
 		}
-		cases, err := b.BatchCases(t.Context(), ended, 0, 9)
+		cases, err := b.Batches.Cases(asServer(t), ended, 0, 9)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -173,8 +174,8 @@ func TestBatchEventsComeOnceAndInOrder(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 0)
 	r := b.claim(t, "a")
-	of := BatchInput{Cases: []CaseInput{{Stdin: []byte("one")}, {Stdin: []byte("two")}}}
-	started, _, err := b.StartBatch(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"cat"}}, of)
+	of := request.Batch{Cases: []request.Case{{Stdin: []byte("one")}, {Stdin: []byte("two")}}}
+	started, _, err := b.Batches.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"cat"}}, of)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +195,7 @@ func TestBatchEventsComeOnceAndInOrder(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"x", "3.", "-1.", "0.x", "01.", "1." + strings.TrimPrefix(live[1].Cursor, "0.")} {
-		_, err := b.BatchEvents(t.Context(), started.ID, bad)
+		_, err := b.Batches.Events(asServer(t), started.ID, bad)
 		wantCode(t, err, runtime.CodeInvalidInput, "after")
 	}
 }
@@ -202,47 +203,47 @@ func TestBatchEventsComeOnceAndInOrder(t *testing.T) {
 func TestBatchOutcomes(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 0)
-	cases := func(args ...string) (all []CaseInput) {
+	cases := func(args ...string) (all []request.Case) {
 		for _, arg := range args {
-			all = append(all, CaseInput{Args: []string{arg}})
+			all = append(all, request.Case{Args: []string{arg}})
 		}
 		return all
 	}
 	for name, test := range map[string]struct {
 		command string
-		of      BatchInput
+		of      request.Batch
 		meddle  func(t *testing.T, id runtime.BatchID, runner runtime.RunnerID)
 		outcome runtime.BatchOutcome
 		cases   []string
 	}{
-		"at a failure": {"exit", BatchInput{Cases: cases("0", "1", "0"), StopOnFailure: true}, nil,
+		"at a failure": {"exit", request.Batch{Cases: cases("0", "1", "0"), StopOnFailure: true}, nil,
 			runtime.BatchStopped, []string{`PASSED EXITED 0 ""`, `FAILED EXITED 1 ""`, "SKIPPED"}},
-		"at the last failure": {"exit", BatchInput{Cases: cases("0", "1"), StopOnFailure: true}, nil,
+		"at the last failure": {"exit", request.Batch{Cases: cases("0", "1"), StopOnFailure: true}, nil,
 			runtime.BatchCompleted, []string{`PASSED EXITED 0 ""`, `FAILED EXITED 1 ""`}},
-		"at the build": {"exit", BatchInput{Build: &BuildInput{Shell: ptr("exit 2")}, Cases: cases("0", "0")}, nil,
+		"at the build": {"exit", request.Batch{Build: &request.Build{Shell: ptr("exit 2")}, Cases: cases("0", "0")}, nil,
 			runtime.BatchBuildFailed, []string{"SKIPPED", "SKIPPED"}},
-		"cancelled": {"sleep", BatchInput{Cases: cases("0", "3600", "0")}, func(t *testing.T, id runtime.BatchID, _ runtime.RunnerID) {
+		"cancelled": {"sleep", request.Batch{Cases: cases("0", "3600", "0")}, func(t *testing.T, id runtime.BatchID, _ runtime.RunnerID) {
 			began := time.Now()
-			if ended, err := b.CancelBatch(t.Context(), id); err != nil || ended.State != runtime.BatchFinished && time.Since(began) < 2*time.Second {
+			if ended, err := b.Batches.Cancel(asServer(t), id); err != nil || ended.State != runtime.BatchFinished && time.Since(began) < 2*time.Second {
 				t.Error(ended, err)
 			}
 		}, runtime.BatchCancelled, []string{`PASSED EXITED 0 ""`, `FAILED CANCELLED 0 ""`, "SKIPPED"}},
-		"with its runner": {"sleep", BatchInput{Cases: cases("0", "3600", "0")}, func(t *testing.T, _ runtime.BatchID, runner runtime.RunnerID) {
-			if _, err := b.Release(t.Context(), runner); err != nil {
+		"with its runner": {"sleep", request.Batch{Cases: cases("0", "3600", "0")}, func(t *testing.T, _ runtime.BatchID, runner runtime.RunnerID) {
+			if _, err := b.Runners.Release(asServer(t), runner); err != nil {
 				t.Error(err)
 			}
 		}, runtime.BatchRunnerGone, []string{`PASSED EXITED 0 ""`, `FAILED RUNNER_GONE 0 ""`, "SKIPPED"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := b.claim(t, "a")
-			started, _, err := b.StartBatch(t.Context(), StartInput{RunnerID: r.ID, Command: []string{test.command}}, test.of)
+			started, _, err := b.Batches.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{test.command}}, test.of)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if test.meddle != nil {
 				wait.For(t, "the second case runs", func() bool {
-					now, err := b.Batch(t.Context(), started.ID)
-					cases, err2 := b.BatchCases(t.Context(), now, 1, 2)
+					now, err := b.Batches.Get(asServer(t), started.ID)
+					cases, err2 := b.Batches.Cases(asServer(t), now, 1, 2)
 					return err == nil && err2 == nil && cases[0].Execution != nil && cases[0].Execution.State == runtime.ExecutionRunning
 				})
 				test.meddle(t, started.ID, r.ID)
@@ -262,9 +263,9 @@ func TestBatchOutcomes(t *testing.T) {
 func TestRunOfABatch(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
-	in := RunInput{EnvironmentID: "a", Command: []string{"cat"}, Files: []runtime.FileWrite{{Path: "f", Data: []byte("x")}}, WaitFor: ptr(patient)}
+	in := request.Run{EnvironmentID: "a", Command: []string{"cat"}, Files: []runtime.FileWrite{{Path: "f", Data: []byte("x")}}, WaitFor: ptr(patient)}
 	for _, fresh := range []bool{false, true} {
-		started, first, err := b.RunBatch(t.Context(), in, BatchInput{Cases: []CaseInput{{Stdin: []byte("one")}, {Stdin: []byte("two")}, {}}, FreshRunners: fresh})
+		started, first, err := b.Batches.Run(asServer(t), in, request.Batch{Cases: []request.Case{{Stdin: []byte("one")}, {Stdin: []byte("two")}, {}}, FreshRunners: fresh})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -272,14 +273,14 @@ func TestRunOfABatch(t *testing.T) {
 		if got, want := b.cases(t, ended), []string{`PASSED EXITED 0 "one"`, `PASSED EXITED 0 "two"`, `PASSED EXITED 0 ""`}; !slices.Equal(got, want) {
 			t.Errorf("fresh %v: %q, want %q", fresh, got, want)
 		}
-		cases, err := b.BatchCases(t.Context(), ended, 0, 3)
+		cases, err := b.Batches.Cases(asServer(t), ended, 0, 3)
 		if err != nil {
 			t.Fatal(err)
 		}
 		runners := map[runtime.RunnerID]bool{}
 		for _, c := range cases {
 			runners[c.Execution.RunnerID] = true
-			wait.For(t, "the runner is removed", func() bool { _, there := b.Runner(c.Execution.RunnerID); return !there })
+			wait.For(t, "the runner is removed", func() bool { _, there := b.runners.get(c.Execution.RunnerID); return !there })
 		}
 		if want := map[bool]int{false: 1, true: 3}[fresh]; len(runners) != want || ended.FreshRunners() != fresh || first.ID != cases[0].Execution.ID {
 			t.Errorf("fresh %v: %v, %+v", fresh, runners, ended)
@@ -291,42 +292,42 @@ func TestBatchKeys(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
-	in, of := StartInput{RunnerID: r.ID, Command: []string{"true"}, Key: "k"}, BatchInput{Cases: []CaseInput{{}, {}}}
-	started, first, err := b.StartBatch(t.Context(), in, of)
+	in, of := request.Start{RunnerID: r.ID, Command: []string{"true"}, Key: "k"}, request.Batch{Cases: []request.Case{{}, {}}}
+	started, first, err := b.Batches.Start(asServer(t), in, of)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // while it runs, and afterwards
-		again, same, err := b.StartBatch(t.Context(), in, of)
+		again, same, err := b.Batches.Start(asServer(t), in, of)
 		if err != nil || again.ID != started.ID || same.ID != first.ID {
 			t.Error(again, same, err)
 		}
-		_, _, err = b.StartBatch(t.Context(), in, BatchInput{Cases: []CaseInput{{}}})
+		_, _, err = b.Batches.Start(asServer(t), in, request.Batch{Cases: []request.Case{{}}})
 		wantCode(t, err, runtime.CodeConflict, "")
-		_, err = b.Start(t.Context(), in)
+		_, err = b.Executions.Start(asServer(t), in)
 		wantCode(t, err, runtime.CodeConflict, "")
 		b.awaitBatch(t, started.ID)
 	}
 	in.Key = "other"
-	if _, err := b.Start(t.Context(), in); err != nil {
+	if _, err := b.Executions.Start(asServer(t), in); err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = b.StartBatch(t.Context(), in, of)
+	_, _, err = b.Batches.Start(asServer(t), in, of)
 	wantCode(t, err, runtime.CodeConflict, "")
 
 	for _, fresh := range []bool{false, true} {
-		in := RunInput{EnvironmentID: "a", Command: []string{"true"}, WaitFor: ptr(patient), Key: fmt.Sprint("k", fresh)}
-		of := BatchInput{Cases: []CaseInput{{}, {}}, FreshRunners: fresh}
-		started, first, err := b.RunBatch(t.Context(), in, of)
+		in := request.Run{EnvironmentID: "a", Command: []string{"true"}, WaitFor: ptr(patient), Key: fmt.Sprint("k", fresh)}
+		of := request.Batch{Cases: []request.Case{{}, {}}, FreshRunners: fresh}
+		started, first, err := b.Batches.Run(asServer(t), in, of)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, same, err := b.RunBatch(t.Context(), in, of)
+		again, same, err := b.Batches.Run(asServer(t), in, of)
 		if err != nil || again.ID != started.ID || same.ID != first.ID {
 			t.Error(again, same, err)
 		}
 		b.awaitBatch(t, started.ID)
-		_, _, err = b.RunBatch(t.Context(), in, BatchInput{Cases: []CaseInput{{}}, FreshRunners: fresh})
+		_, _, err = b.Batches.Run(asServer(t), in, request.Batch{Cases: []request.Case{{}}, FreshRunners: fresh})
 		wantCode(t, err, runtime.CodeConflict, "")
 	}
 }
@@ -335,55 +336,55 @@ func TestInvalidBatchInputIsRefused(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
-	one := []CaseInput{{}}
-	good := StartInput{RunnerID: r.ID, Command: []string{"true"}}
+	one := []request.Case{{}}
+	good := request.Start{RunnerID: r.ID, Command: []string{"true"}}
 	for field, test := range map[string]struct {
-		in StartInput
-		of BatchInput
+		in request.Start
+		of request.Batch
 	}{
-		"cases":                      {good, BatchInput{Cases: []CaseInput{}}},
-		"terminal":                   {StartInput{RunnerID: r.ID, Command: []string{"true"}, Terminal: &runtime.TerminalSize{Columns: 1, Rows: 1}}, BatchInput{Cases: one}},
-		"stdin":                      {StartInput{RunnerID: r.ID, Command: []string{"true"}, Stdin: true}, BatchInput{Cases: one}},
-		"freshRunners":               {good, BatchInput{Cases: one, FreshRunners: true}},
-		"command":                    {StartInput{RunnerID: r.ID}, BatchInput{Cases: one}},
-		"timeLimit":                  {StartInput{RunnerID: r.ID, Command: []string{"true"}, TimeLimit: ptr(-1)}, BatchInput{Cases: one}},
-		"build.command":              {good, BatchInput{Build: &BuildInput{}, Cases: one}},
-		"build.timeLimit":            {good, BatchInput{Build: &BuildInput{Shell: ptr("x"), Bounds: batch.Bounds{TimeLimit: ptr(-1)}}, Cases: one}},
-		"cases.0.timeLimit":          {good, BatchInput{Cases: []CaseInput{{Bounds: batch.Bounds{TimeLimit: ptr(86401)}}}}},
-		"cases.1.args.1":             {good, BatchInput{Cases: []CaseInput{{}, {Args: []string{"", "\x00"}}}}},
-		"cases.0.args":               {good, BatchInput{Cases: []CaseInput{{Args: make([]string, maxCommandArgs)}}}},
-		"cases.1.stdin":              {good, BatchInput{Cases: []CaseInput{{Stdin: make([]byte, maxBatchStdin)}, {Stdin: []byte{0}}}}},
-		"cases.0.limits.cpuSeconds":  {good, BatchInput{Cases: []CaseInput{{Bounds: batch.Bounds{CPUSeconds: ptr(0)}}}}},
-		"cases.0.limits.outputBytes": {good, BatchInput{Cases: []CaseInput{{Bounds: batch.Bounds{OutputLimit: ptr(int64(1) << 40)}}}}},
-		"build.limits.outputBytes":   {good, BatchInput{Build: &BuildInput{Shell: ptr("x"), Bounds: batch.Bounds{OutputLimit: ptr(int64(runtime.MaxOutputLimit))}}, Cases: one}},
-		"cases.0.compare":            {good, BatchInput{Cases: []CaseInput{{Compare: runtime.CompareExact}}}},
-		"cases.0.tolerance":          {good, BatchInput{Cases: []CaseInput{{Expected: []byte{}, Compare: runtime.CompareTokens, Tolerance: ptr(0.5)}}}},
-		"cases.1.tolerance":          {good, BatchInput{Cases: []CaseInput{{}, {Expected: []byte{}, Compare: runtime.CompareNumbers, Tolerance: ptr(1.5)}}}},
-		"cases.1.expectedOutput":     {good, BatchInput{Cases: []CaseInput{{Expected: make([]byte, maxBatchExpected)}, {Expected: []byte{0}}}}},
-		"cases.0.limits.processes":   {good, BatchInput{Cases: []CaseInput{{Bounds: batch.Bounds{Processes: ptr(-1)}}}}},
+		"cases":                      {good, request.Batch{Cases: []request.Case{}}},
+		"terminal":                   {request.Start{RunnerID: r.ID, Command: []string{"true"}, Terminal: &runtime.TerminalSize{Columns: 1, Rows: 1}}, request.Batch{Cases: one}},
+		"stdin":                      {request.Start{RunnerID: r.ID, Command: []string{"true"}, Stdin: true}, request.Batch{Cases: one}},
+		"freshRunners":               {good, request.Batch{Cases: one, FreshRunners: true}},
+		"command":                    {request.Start{RunnerID: r.ID}, request.Batch{Cases: one}},
+		"timeLimit":                  {request.Start{RunnerID: r.ID, Command: []string{"true"}, TimeLimit: ptr(-1)}, request.Batch{Cases: one}},
+		"build.command":              {good, request.Batch{Build: &request.Build{}, Cases: one}},
+		"build.timeLimit":            {good, request.Batch{Build: &request.Build{Shell: ptr("x"), Bounds: batch.Bounds{TimeLimit: ptr(-1)}}, Cases: one}},
+		"cases.0.timeLimit":          {good, request.Batch{Cases: []request.Case{{Bounds: batch.Bounds{TimeLimit: ptr(86401)}}}}},
+		"cases.1.args.1":             {good, request.Batch{Cases: []request.Case{{}, {Args: []string{"", "\x00"}}}}},
+		"cases.0.args":               {good, request.Batch{Cases: []request.Case{{Args: make([]string, 4096)}}}},
+		"cases.1.stdin":              {good, request.Batch{Cases: []request.Case{{Stdin: make([]byte, 16<<20)}, {Stdin: []byte{0}}}}},
+		"cases.0.limits.cpuSeconds":  {good, request.Batch{Cases: []request.Case{{Bounds: batch.Bounds{CPUSeconds: ptr(0)}}}}},
+		"cases.0.limits.outputBytes": {good, request.Batch{Cases: []request.Case{{Bounds: batch.Bounds{OutputLimit: ptr(int64(1) << 40)}}}}},
+		"build.limits.outputBytes":   {good, request.Batch{Build: &request.Build{Shell: ptr("x"), Bounds: batch.Bounds{OutputLimit: ptr(int64(runtime.MaxOutputLimit))}}, Cases: one}},
+		"cases.0.compare":            {good, request.Batch{Cases: []request.Case{{Compare: runtime.CompareExact}}}},
+		"cases.0.tolerance":          {good, request.Batch{Cases: []request.Case{{Expected: []byte{}, Compare: runtime.CompareTokens, Tolerance: ptr(0.5)}}}},
+		"cases.1.tolerance":          {good, request.Batch{Cases: []request.Case{{}, {Expected: []byte{}, Compare: runtime.CompareNumbers, Tolerance: ptr(1.5)}}}},
+		"cases.1.expectedOutput":     {good, request.Batch{Cases: []request.Case{{Expected: make([]byte, 16<<20)}, {Expected: []byte{0}}}}},
+		"cases.0.limits.processes":   {good, request.Batch{Cases: []request.Case{{Bounds: batch.Bounds{Processes: ptr(-1)}}}}},
 	} {
-		_, _, err := b.StartBatch(t.Context(), test.in, test.of)
+		_, _, err := b.Batches.Start(asServer(t), test.in, test.of)
 		wantCode(t, err, runtime.CodeInvalidInput, field)
 	}
-	_, _, err := b.StartBatch(t.Context(), good, BatchInput{Cases: make([]CaseInput, 1001)})
+	_, _, err := b.Batches.Start(asServer(t), good, request.Batch{Cases: make([]request.Case, 1001)})
 	wantCode(t, err, runtime.CodeInvalidInput, "cases")
-	run := RunInput{EnvironmentID: "a", Command: []string{"true"}}
-	_, _, err = b.RunBatch(t.Context(), run, BatchInput{Build: &BuildInput{Shell: ptr("x")}, Cases: one, FreshRunners: true})
+	run := request.Run{EnvironmentID: "a", Command: []string{"true"}}
+	_, _, err = b.Batches.Run(asServer(t), run, request.Batch{Build: &request.Build{Shell: ptr("x")}, Cases: one, FreshRunners: true})
 	wantCode(t, err, runtime.CodeInvalidInput, "freshRunners")
 	run.Stdin = ptr("")
-	_, _, err = b.RunBatch(t.Context(), run, BatchInput{Cases: one})
+	_, _, err = b.Batches.Run(asServer(t), run, request.Batch{Cases: one})
 	wantCode(t, err, runtime.CodeInvalidInput, "stdin")
-	_, _, err = b.RunBatch(t.Context(), RunInput{EnvironmentID: "none", Command: []string{"true"}}, BatchInput{Cases: one, FreshRunners: true})
+	_, _, err = b.Batches.Run(asServer(t), request.Run{EnvironmentID: "none", Command: []string{"true"}}, request.Batch{Cases: one, FreshRunners: true})
 	wantCode(t, err, runtime.CodeEnvironmentNotFound, "")
-	_, _, err = b.StartBatch(t.Context(), StartInput{RunnerID: "none", Command: []string{"true"}}, BatchInput{Cases: one})
+	_, _, err = b.Batches.Start(asServer(t), request.Start{RunnerID: "none", Command: []string{"true"}}, request.Batch{Cases: one})
 	wantCode(t, err, runtime.CodeRunnerGone, "")
-	_, err = b.Batch(t.Context(), "none")
+	_, err = b.Batches.Get(asServer(t), "none")
 	wantCode(t, err, runtime.CodeBatchNotFound, "")
-	_, err = b.CancelBatch(t.Context(), "none")
+	_, err = b.Batches.Cancel(asServer(t), "none")
 	wantCode(t, err, runtime.CodeBatchNotFound, "")
-	_, err = b.BatchEvents(t.Context(), "none", "")
+	_, err = b.Batches.Events(asServer(t), "none", "")
 	wantCode(t, err, runtime.CodeBatchNotFound, "")
-	if all, total, err := b.Batches(t.Context(), BatchFilter{}, 10, ""); err != nil || total != 0 {
+	if all, total, err := b.Batches.List(asServer(t), request.Batches{}, 10, ""); err != nil || total != 0 {
 		t.Error("something is left of a refused batch:", all, err)
 	}
 	if n := b.batches.len(); n != 0 {
@@ -398,17 +399,17 @@ func TestKilledServersLoseNoCase(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	b := newBed(t)
 	b.environment(t, "a", 1)
-	of := BatchInput{}
+	of := request.Batch{}
 	for i := range cases {
-		of.Cases = append(of.Cases, CaseInput{Stdin: fmt.Append(nil, "case ", i)})
+		of.Cases = append(of.Cases, request.Case{Stdin: fmt.Append(nil, "case ", i)})
 	}
-	in := RunInput{EnvironmentID: "a", Command: []string{"cat"}, WaitFor: ptr(patient)}
-	one, _, err := b.RunBatch(t.Context(), in, of)
+	in := request.Run{EnvironmentID: "a", Command: []string{"cat"}, WaitFor: ptr(patient)}
+	one, _, err := b.Batches.Run(asServer(t), in, of)
 	if err != nil {
 		t.Fatal(err)
 	}
 	of.FreshRunners = true
-	fresh, _, err := b.RunBatch(t.Context(), in, of)
+	fresh, _, err := b.Batches.Run(asServer(t), in, of)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -429,7 +430,7 @@ func TestKilledServersLoseNoCase(t *testing.T) {
 				t.Errorf("%q, want %q", got, want)
 			}
 		}
-		all, err := b.BatchCases(t.Context(), ended, 0, cases)
+		all, err := b.Batches.Cases(asServer(t), ended, 0, cases)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -439,10 +440,10 @@ func TestKilledServersLoseNoCase(t *testing.T) {
 					t.Errorf("case %d was started %d times", c.Index, n)
 				}
 			}
-			wait.For(t, "the runner is removed", func() bool { _, there := b.Runner(c.Execution.RunnerID); return !there })
+			wait.For(t, "the runner is removed", func() bool { _, there := b.runners.get(c.Execution.RunnerID); return !there })
 		}
 	}
-	page, err := b.Executions(t.Context(), ExecutionFilter{}, 1, "")
+	page, err := b.Executions.List(asServer(t), request.Executions{}, 1, "")
 	if err != nil || page.Total != 2*cases {
 		t.Errorf("%d executions, want %d: %v", page.Total, 2*cases, err)
 	}
@@ -454,7 +455,7 @@ func TestCancelledBatchStaysCancelled(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 0)
 	r := b.claim(t, "a")
-	started, _, err := b.StartBatch(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"sleep", "3600"}}, BatchInput{Cases: []CaseInput{{}, {}}})
+	started, _, err := b.Batches.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"sleep", "3600"}}, request.Batch{Cases: []request.Case{{}, {}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -473,20 +474,20 @@ func TestCancelledBatchStaysCancelled(t *testing.T) {
 func TestCaseIsRetriedAfterItsFreshRunnerIsGone(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
-	in := RunInput{EnvironmentID: "a", Command: []string{"sleep", "0"}, WaitFor: ptr(patient)}
+	in := request.Run{EnvironmentID: "a", Command: []string{"sleep", "0"}, WaitFor: ptr(patient)}
 	release := func(id runtime.RunnerID) {
-		if _, err := b.Release(t.Context(), id); err != nil {
+		if _, err := b.Runners.Release(asServer(t), id); err != nil {
 			t.Error(err)
 		}
 	}
-	b.batches.host.Begin = func(ctx context.Context, of runtime.Batch, caller string, number int, cancelled <-chan struct{}) (runtime.Execution, error) {
+	b.batchHost.Begin = func(ctx context.Context, of runtime.Batch, caller string, number int, cancelled <-chan struct{}) (runtime.Execution, error) {
 		if number == 1 { // as an earlier server, which was killed then
-			claim, err := ClaimInput{WaitFor: ptr(patient)}.claim()
+			claim, err := request.Claim{WaitFor: ptr(patient)}.ParsePart()
 			if err != nil {
 				return runtime.Execution{}, err
 			}
-			claim.Claim.Key, claim.Claim.Input = caseKey(of.ID, number), string(of.ID)
-			r, err := b.claimIn(ctx, "a", claim)
+			claim.Claim.Key, claim.Claim.Input = request.CaseKey(of.ID, number), string(of.ID)
+			r, _, err := b.claimBy(ctx, b.jobs.Add, "a", claim)
 			if err != nil {
 				return runtime.Execution{}, err
 			}
@@ -494,7 +495,7 @@ func TestCaseIsRetriedAfterItsFreshRunnerIsGone(t *testing.T) {
 		}
 		return b.beginCase(ctx, of, caller, number, cancelled)
 	}
-	started, _, err := b.RunBatch(t.Context(), in, BatchInput{Cases: []CaseInput{{}, {}}, FreshRunners: true})
+	started, _, err := b.Batches.Run(asServer(t), in, request.Batch{Cases: []request.Case{{}, {}}, FreshRunners: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -508,12 +509,12 @@ func TestRunsHaveAWorkingDirectory(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	for dir, want := range map[string]string{"": runtime.Workspace, "/workspace/a": "/workspace/a"} {
-		in := RunInput{EnvironmentID: "a", Command: []string{"pwd"}, WorkingDirectory: dir, WaitFor: ptr(patient)}
-		one, err := b.Execute(t.Context(), in)
+		in := request.Run{EnvironmentID: "a", Command: []string{"pwd"}, WorkingDirectory: dir, WaitFor: ptr(patient)}
+		one, err := b.Executions.Run(asServer(t), in)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, first, err := b.RunBatch(t.Context(), in, BatchInput{Cases: make([]CaseInput, 1)})
+		_, first, err := b.Batches.Run(asServer(t), in, request.Batch{Cases: make([]request.Case, 1)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -530,12 +531,12 @@ func TestLargeCasesAreOnSeveralPages(t *testing.T) {
 	const cases = 5
 	b := newBed(t)
 	b.environment(t, "a", 1)
-	of, large := BatchInput{}, slices.Repeat([]string{strings.Repeat("x", 125_000)}, 8) // 1 MB: two on a page
+	of, large := request.Batch{}, slices.Repeat([]string{strings.Repeat("x", 125_000)}, 8) // 1 MB: two on a page
 	for range cases - 1 {
-		of.Cases = append(of.Cases, CaseInput{Args: append([]string{"0"}, large...)})
+		of.Cases = append(of.Cases, request.Case{Args: append([]string{"0"}, large...)})
 	}
-	of.Cases = append(of.Cases, CaseInput{Args: []string{"600"}})
-	made, _, err := b.RunBatch(t.Context(), RunInput{EnvironmentID: "a", Command: []string{"sleep"}, WaitFor: ptr(patient)}, of)
+	of.Cases = append(of.Cases, request.Case{Args: []string{"600"}})
+	made, _, err := b.Batches.Run(asServer(t), request.Run{EnvironmentID: "a", Command: []string{"sleep"}, WaitFor: ptr(patient)}, of)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -546,7 +547,7 @@ func TestLargeCasesAreOnSeveralPages(t *testing.T) {
 	wait.For(t, "the last case runs", func() bool { return begun() == cases })
 	read, pages := 0, 0
 	for ; read < cases; pages++ {
-		page, err := b.BatchCases(t.Context(), made, read, cases)
+		page, err := b.Batches.Cases(asServer(t), made, read, cases)
 		if err != nil || len(page) == 0 || page[0].Index != read || slices.ContainsFunc(page, func(c runtime.Case) bool { return c.Execution == nil }) {
 			t.Fatalf("the page from case %d: %d cases, %v", read, len(page), err)
 		}
@@ -561,7 +562,7 @@ func TestLargeCasesAreOnSeveralPages(t *testing.T) {
 	if got := begun(); got != cases {
 		t.Errorf("after a restart %d executions are known, want %d", got, cases)
 	}
-	if _, err := b.CancelBatch(t.Context(), made.ID); err != nil {
+	if _, err := b.Batches.Cancel(asServer(t), made.ID); err != nil {
 		t.Error(err)
 	}
 	b.awaitBatch(t, made.ID)

@@ -13,8 +13,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/pool"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/runtime/timing"
 	"github.com/rockpool/rockpool/test/clustertest"
@@ -57,7 +59,7 @@ func newBed(t testing.TB) *bed {
 // start runs an engine on the data of an earlier one.
 func (b *bed) start(t testing.TB) {
 	t.Helper()
-	s, err := store.Open(t.Context(), filepath.Join(b.dir, "db"))
+	s, err := store.Open(asServer(t), filepath.Join(b.dir, "db"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,18 +85,42 @@ func (b *bed) start(t testing.TB) {
 	<-b.Restored()
 }
 
+// asServer returns a context of the server itself, which may do everything.
+func asServer(t testing.TB) context.Context { return access.With(t.Context(), access.Server()) }
+
+// as returns a context of a caller of one tenant with the role ADMIN.
+func as(t testing.TB, tenant runtime.TenantID) context.Context {
+	return access.With(t.Context(), access.Principal{Kind: access.KindToken, ID: "token of " + tenant.String(), Tenant: tenant, Role: access.Admin})
+}
+
+// by returns a context of the caller that a claim names: one of its tenant, or the server itself.
+func by(t testing.TB, in request.Claim) context.Context {
+	if in.Tenant == "" {
+		return asServer(t)
+	}
+	return as(t, in.Tenant)
+}
+
 func ptr[T any](v T) *T { return &v }
 
 func (b *bed) environment(t testing.TB, id runtime.EnvironmentID, size int) {
 	t.Helper()
-	if _, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: id, PoolSize: &size}); err != nil {
+	if _, _, err := b.Environments.Put(asServer(t), request.Environment{ID: id, PoolSize: &size}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// shared puts an environment that every tenant may use.
+func (b *bed) shared(t testing.TB, id runtime.EnvironmentID, size int) {
+	t.Helper()
+	if _, _, err := b.Environments.Put(asServer(t), request.Environment{ID: id, PoolSize: &size, Shared: ptr(true)}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func (b *bed) claim(t testing.TB, id runtime.EnvironmentID) runtime.Runner {
 	t.Helper()
-	r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: id, WaitFor: ptr(patient)})
+	r, err := b.Runners.Claim(asServer(t), request.Claim{EnvironmentID: id, WaitFor: ptr(patient)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +130,7 @@ func (b *bed) claim(t testing.TB, id runtime.EnvironmentID) runtime.Runner {
 // claimFor claims a runner that expires after some seconds without use.
 func (b *bed) claimFor(t testing.TB, id runtime.EnvironmentID, seconds int) runtime.Runner {
 	t.Helper()
-	r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: id, InactivityTimeout: &seconds, WaitFor: ptr(patient)})
+	r, err := b.Runners.Claim(asServer(t), request.Claim{EnvironmentID: id, InactivityTimeout: &seconds, WaitFor: ptr(patient)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,12 +142,12 @@ func (b *bed) claimFor(t testing.TB, id runtime.EnvironmentID, seconds int) runt
 func (b *bed) expired(t testing.TB, id runtime.EnvironmentID, seconds int) {
 	t.Helper()
 	r := b.claimFor(t, id, seconds)
-	wait.For(t, "an unused claim expires", func() bool { _, there := b.Runner(r.ID); return !there })
+	wait.For(t, "an unused claim expires", func() bool { _, there := b.runners.get(r.ID); return !there })
 }
 
 func (b *bed) run(t testing.TB, id runtime.RunnerID, argv ...string) runtime.Execution {
 	t.Helper()
-	x, err := b.Start(t.Context(), StartInput{RunnerID: id, Command: argv})
+	x, err := b.Executions.Start(asServer(t), request.Start{RunnerID: id, Command: argv})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +156,7 @@ func (b *bed) run(t testing.TB, id runtime.RunnerID, argv ...string) runtime.Exe
 
 func (b *bed) await(t testing.TB, id runtime.ExecutionID) runtime.Execution {
 	t.Helper()
-	x, err := b.Execution(t.Context(), id, wait.Limit)
+	x, err := b.Executions.Get(asServer(t), id, wait.Limit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,13 +169,13 @@ func (b *bed) await(t testing.TB, id runtime.ExecutionID) runtime.Execution {
 // events reads an execution's events up to the end.
 func (b *bed) events(t testing.TB, id runtime.ExecutionID, after string) (output string, all []events.Event) {
 	t.Helper()
-	r, err := b.Events(t.Context(), id, after)
+	r, err := b.Executions.Events(asServer(t), id, after)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
 	for {
-		event, err := r.Next(t.Context())
+		event, err := r.Next(asServer(t))
 		if errors.Is(err, io.EOF) {
 			return output, all
 		}
@@ -169,13 +195,9 @@ func wantCode(t testing.TB, err error, code runtime.Code, field string) {
 	}
 }
 
-// seesEnvironment is that of a caller that sees everything.
-func seesEnvironment(runtime.Environment) bool { return true }
-func seesRunner(runtime.Runner) bool           { return true }
-
 // output returns a page of an execution's output, with the cursor after it, and whether that is the end.
 func (b *bed) output(id runtime.ExecutionID, after string, maxBytes int) (chunks []events.Event, next string, end bool, err error) {
-	page, err := b.Output(context.Background(), id, after, maxBytes)
+	page, err := b.Executions.Output(access.With(context.Background(), access.Server()), id, after, maxBytes)
 	if err != nil {
 		return nil, "", false, err
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -23,13 +24,13 @@ func BenchmarkClaimAndRelease(b *testing.B) {
 			bed := newBed(b)
 			bed.environment(b, "a", size)
 			wait.For(b, "all are idle", func() bool {
-				status, _ := bed.PoolStatus("a")
+				status, _ := bed.Environments.PoolStatus(runtime.Environment{ID: "a"})
 				return status.Idle == size
 			})
 			b.ReportAllocs()
 			for b.Loop() {
 				r := bed.claim(b, "a")
-				if _, err := bed.Release(b.Context(), r.ID); err != nil {
+				if _, err := bed.Runners.Release(asServer(b), r.ID); err != nil {
 					b.Fatal(err)
 				}
 			}

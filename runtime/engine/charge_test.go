@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -19,7 +20,7 @@ func TestRemovedRunnersAreChargedForTheirPrograms(t *testing.T) {
 	b.fake.Count(r.ID, runtime.Evidence{CPU: time.Second}) // by earlier programs
 	var both []runtime.ExecutionID
 	for range 2 {
-		x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"sleep", "3600"}})
+		x, err := b.Executions.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"sleep", "3600"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -27,7 +28,7 @@ func TestRemovedRunnersAreChargedForTheirPrograms(t *testing.T) {
 	}
 	b.fake.Count(r.ID, runtime.Evidence{CPU: 8 * time.Second})
 	wait.For(t, "the server has taken in what was counted", func() bool { return b.fake.Counted(r.ID) > 4 })
-	if _, err := b.Release(context.Background(), r.ID); err != nil {
+	if _, err := b.Runners.Release(context.WithoutCancel(asServer(t)), r.ID); err != nil {
 		t.Fatal(err)
 	}
 	charged := time.Duration(0)

@@ -9,8 +9,8 @@ import (
 // TestSetDrainingNeedsADrainer uses a cluster that can't be drained through the server.
 func TestSetDrainingNeedsADrainer(t *testing.T) {
 	b := newBed(t)
-	wantCode(t, b.SetDraining(t.Context(), true), runtime.CodeInvalidInput, "draining")
-	if status, err := b.ClusterStatus(t.Context()); err != nil || status.Draining != nil || b.Draining() {
+	wantCode(t, b.Server.SetDraining(asServer(t), true), runtime.CodeInvalidInput, "draining")
+	if status, err := b.Server.ClusterStatus(asServer(t)); err != nil || status.Draining != nil || b.Draining() {
 		t.Errorf("%+v %v", status, err)
 	}
 }

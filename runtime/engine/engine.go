@@ -1,5 +1,7 @@
-// Package engine is the service behind all doors: it composes pools, executions, output and the
-// store over a Cluster. Doors call only this package and the values that it returns.
+// Package engine composes what clients use: pools, executions, output and the store over a cluster. An
+// [Engine] has one service for each noun. Each method of a service authorises its caller, acts, and
+// records what it changed, in one place; see [audit.Do]. The caller is in the context (see package
+// access). The API and all doors call only services.
 //
 // Methods are safe for concurrent use, check their input, and return errors of type runtime.Error.
 // Call them after Restored is closed and before Run returns.
@@ -8,6 +10,7 @@ package engine
 import (
 	"context"
 	"net"
+	"net/netip"
 	"path/filepath"
 	"sync"
 	"time"
@@ -16,18 +19,21 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/activity"
+	"github.com/rockpool/rockpool/runtime/audit"
 	"github.com/rockpool/rockpool/runtime/batch"
+	"github.com/rockpool/rockpool/runtime/environments"
 	"github.com/rockpool/rockpool/runtime/events"
+	"github.com/rockpool/rockpool/runtime/executions"
 	"github.com/rockpool/rockpool/runtime/files"
 	"github.com/rockpool/rockpool/runtime/health"
-	"github.com/rockpool/rockpool/runtime/lines"
+	"github.com/rockpool/rockpool/runtime/identity"
 	"github.com/rockpool/rockpool/runtime/logdir"
 	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/session"
-	"github.com/rockpool/rockpool/runtime/share"
 	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/runtime/syncs"
+	"github.com/rockpool/rockpool/runtime/tenantusage"
 	"github.com/rockpool/rockpool/runtime/ticket"
 	"github.com/rockpool/rockpool/runtime/timing"
 	"github.com/rockpool/rockpool/runtime/usage"
@@ -43,7 +49,7 @@ type Config struct {
 	Grace     time.Duration  // how long the subscriber of a ticket may be disconnected; 0: 30 s
 	KeepBytes int64          // limit for all output and all records of finished executions; 0: none
 
-	Memory *share.Memory                 // for what is kept for callers; nil: without a limit
+	Memory *quota.Memory                 // for what is kept for callers; nil: without a limit
 	Quotas *quota.Ledger                 // usage and quotas of tenants; nil: usage is counted without limits
 	Weight func(id runtime.TenantID) int // turns of a tenant's waiting claims; nil: 1 for each tenant
 
@@ -55,93 +61,141 @@ type Config struct {
 	// was none. nil: unknown.
 	Attacks func() (*health.AttackRun, error)
 
-	// Audit returns the audit log's fault, for Health, or nil if it works. nil: there is no audit
-	// log.
-	Audit func() error
+	Callers *identity.Registry // has the tokens and tenants; with nil, every tenant exists
+	Audit   *audit.Log         // records what callers change; with nil, nothing is recorded
 }
 
-// An Engine serves environments, runners and executions. Make it with New.
+// An Engine has the services, and what they share. Make it with New. Methods of the Engine itself check
+// no caller; they are for the server.
 type Engine struct {
-	*files.Access
+	Environments *environments.Service
+	Runners      *Runners
+	Tickets      *Tickets
+	Files        *Files
+	Executions   *Executions
+	Batches      *Batches
+	Callers      *Callers
+	Server       *Server
 
+	auth     *audit.Authorizer
+	log      *audit.Log
+	callers  *identity.Registry
 	cluster  runtime.Cluster
 	store    *store.Store
 	logger   *zap.Logger
 	boot     timing.Boot
 	clock    timing.Clock
-	alert    pool.AlertRule
+	keep     time.Duration                   // of finished executions; 0: forever
+	led      func(ctx context.Context) error // Config.Led
 	logs     *logdir.Dir
-	lines    *lines.Book
 	jobs     jobs
 	restored restoration
-	counts   *counts
+	memory   *quota.Memory
+
+	counts   *activity.Counts
 	failures activity.Failures
 	alerts   activity.Alerts
-	led      func(ctx context.Context) error // Config.Led
-	keep     time.Duration                   // of finished executions; 0: forever
-	health   healthBook
-
-	memory   *share.Memory
-	lacking  chan struct{} // capacity 1: a hint that waiting claims lack room
-	holdings *holdings
-	catalog  *catalog
-	runners  runners
-	host     session.Host // of all sessions
-	sessions *sessionTable
-	batches  *batches
-	leases   *leases
-	inputs   *inputCharge
-	tickets  *ticket.Book
-	claims   *syncs.Group[runtime.RunnerID] // results by key, kept while their runners live
-	holders  holders
-	runs     *syncs.Group[runtime.Execution] // runs in progress, by key
+	health   *activity.Monitor
 	agents   *usage.Agents
+
+	environments *environments.Registry
+	rooms        *pool.RoomMaker
+	runners      runnerIndex
+	files        *files.Access
+	usage        *tenantusage.Tracker
+	inputs       *tenantusage.Inputs
+	claims       *syncs.Group[runtime.RunnerID] // results by key, kept while their runners live
+	sticky       stickyClaims
+	tickets      *ticket.Registry
+	host         session.Host // of all sessions
+	sessions     *executions.Registry
+	runs         *syncs.Group[runtime.Execution] // runs in progress, by key
+	batchHost    batch.Host
+	batches      *batchTable
+	leases       *leases
 }
 
 // New returns an engine over a cluster and a store. The caller closes both after Run has returned.
 func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 	e := &Engine{
-		cluster:  cluster,
-		store:    store,
-		logger:   config.Logger,
-		boot:     config.Boot,
-		clock:    timing.NewClock(),
-		alert:    config.Alert,
+		auth: audit.NewAuthorizer(config.Audit), log: config.Audit, callers: config.Callers,
+		cluster: cluster, store: store, logger: config.Logger, boot: config.Boot, clock: timing.NewClock(), keep: config.Keep, led: config.Led, memory: config.Memory,
 		jobs:     jobs{make(chan func(context.Context)), make(chan struct{})},
 		restored: restoration{done: make(chan struct{})},
-		counts:   newCounts(),
-		led:      config.Led,
-		keep:     config.Keep,
-		health:   healthBook{readAttacks: config.Attacks, auditProblem: config.Audit, parts: map[string]ComponentHealth{}},
-		lines:    lines.NewBook(),
-		memory:   config.Memory,
-		lacking:  make(chan struct{}, 1),
-		catalog:  newCatalog(),
-		runners:  runners{feed: events.NewRunnerFeed()},
-		sessions: newSessionTable(),
-		batches:  newBatches(),
-		leases:   &leases{byID: map[string]*lease{}},
+		counts:   activity.NewCounts(),
+		runners:  runnerIndex{feed: events.NewRunnerFeed()},
 		claims:   syncs.NewCachingGroup[runtime.RunnerID](),
-		holders:  holders{calls: map[string]*holding{}},
+		sticky:   stickyClaims{calls: map[string]*pendingClaim{}},
 		runs:     syncs.NewGroup[runtime.Execution](),
+		batches:  newBatchTable(),
+		leases:   newLeases(),
 	}
 	e.agents = usage.New(func(ctx context.Context, id runtime.RunnerID) (net.Conn, error) {
 		return cluster.Dial(runtime.Spare(ctx), id)
-	}, e.jobs.add)
-	e.holdings = newHoldings(config, e.Runner)
-	e.Access = files.New(reach{e}, config.Memory)
-	e.tickets = ticket.New(ticket.Options{Spawn: e.jobs.add, Release: e.releaseUnseen, Memory: config.Memory, Grace: config.Grace})
-	e.logs = logdir.New(filepath.Join(config.Dir, "output"), logdir.Options{
-		Clock: e.clock,
-		Store: store, Logger: config.Logger, Keep: config.Keep, KeepBytes: config.KeepBytes, Failing: e.retentionFails,
+	}, e.jobs.Add)
+	e.usage = tenantusage.New(tenantusage.Config{Quotas: config.Quotas, Memory: config.Memory, Weight: config.Weight, Runner: e.runners.get})
+	e.environments = environments.NewRegistry(environments.Config{
+		Cluster: cluster, Logger: config.Logger, Usage: e.usage, Memory: config.Memory, Counts: e.counts, Alerts: &e.alerts, Jobs: e.jobs, NewPool: e.newPool(config.Alert),
 	})
-	e.inputs = newInputCharge(e.logs, config.KeepBytes)
+	e.rooms = pool.NewRoomMaker(cluster, func() []*pool.Pool { all, _ := e.environments.Pools(); return all })
+	e.files = files.New(reach{e}, config.Memory)
+	e.tickets = ticket.New(ticket.Options{Spawn: e.jobs.Add, Release: e.releaseUnseen, Memory: config.Memory, Grace: config.Grace})
+	e.logs = logdir.New(filepath.Join(config.Dir, "output"), logdir.Options{
+		Clock: e.clock, Store: store, Logger: config.Logger, Keep: config.Keep, KeepBytes: config.KeepBytes, Failing: func(err error) { e.health.RetentionFails(err) },
+	})
+	e.inputs = tenantusage.NewInputs(e.logs, config.KeepBytes)
+	e.sessions = executions.NewRegistry(executions.Config{Store: store, Logs: e.logs, Agents: e.agents})
+	sources := activity.Sources{
+		Cluster: cluster.Status, Store: store.Check, Logs: e.logs, Skipped: e.skipped, Pools: e.environments.Health, Attacks: config.Attacks,
+		Exists: func(id runtime.EnvironmentID) bool { _, exists := e.environments.Get(id); return exists },
+	}
+	if config.Audit != nil {
+		sources.Audit = config.Audit.Problem
+	}
+	e.health = activity.NewMonitor(sources)
 	e.host = session.Host{
 		Cluster: cluster, Store: store, Disk: e.logs, Quota: e.logs.Quota(), Logger: config.Logger, Boot: config.Boot,
-		Began: e.counts.starting.Add, Ended: e.ended,
+		Began: e.counts.Starting.Add, Ended: e.ended,
 	}
-	e.batches.host = batch.Host{Begin: e.beginCase, Await: e.awaitCase, Finish: store.FinishBatch, Ended: e.batchEnded, Logger: config.Logger}
+	e.batchHost = batch.Host{Begin: e.beginCase, Await: e.awaitCase, Finish: store.FinishBatch, Ended: e.batchEnded, Logger: config.Logger}
+	e.serve()
 	return e
+}
+
+// serve makes the services.
+func (e *Engine) serve() {
+	e.Environments = environments.NewService(e.auth, e.environments, func(id runtime.TenantID) bool {
+		if e.callers == nil {
+			return true
+		}
+		_, exists := e.callers.Tenant(id)
+		return exists
+	})
+	e.Runners, e.Tickets, e.Files, e.Batches, e.Callers, e.Server = &Runners{e}, &Tickets{e}, &Files{e}, &Batches{e}, &Callers{e}, &Server{e}
+	e.Executions = &Executions{executions.NewService(e.auth, e.sessions), e}
+}
+
+// FailureRecorder returns a function that records failed authentications; see
+// [audit.Authorizer.FailureRecorder].
+func (e *Engine) FailureRecorder() func(address netip.Addr, err error) {
+	return e.auth.FailureRecorder(e.restored.done)
+}
+
+// CountSubscription counts a subscription until left is called.
+func (e *Engine) CountSubscription(kind activity.WatchKind) (left func()) {
+	return e.counts.Subscription(kind)
+}
+
+// Memory returns the budget for what this server keeps for its callers.
+func (e *Engine) Memory() *quota.Memory { return e.memory }
+
+// Stats returns the current counters. It doesn't block.
+func (e *Engine) Stats() activity.Stats {
+	s := activity.Stats{Pools: e.environments.Stats(), Skipped: len(e.skipped()), Unfinished: e.sessions.Len()}
+	e.counts.Read(&s)
+	logs := e.logs.Figures()
+	s.Collected, s.Output, s.OutputLost, s.Kept, s.KeepLimit = logs.Collected, logs.Written, logs.Lost, logs.Kept, logs.Limit
+	return s
 }
 
 // Restored returns a channel that is closed once stored state is restored and calls are allowed.
@@ -173,9 +227,9 @@ func (e *Engine) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	})
-	group.Go(func() { e.sample(ctx) })
-	group.Go(func() { e.makeRoom(ctx) })
-	group.Go(func() { e.followEnvironments(ctx) })
+	group.Go(func() { e.environments.Sample(ctx) })
+	group.Go(func() { e.rooms.Run(ctx) })
+	group.Go(func() { e.environments.Follow(ctx, e.restored.done) })
 	for {
 		select {
 		case job := <-e.jobs.begin:
@@ -196,20 +250,20 @@ type jobs struct {
 	stopped chan struct{}              // closed when Run returns
 }
 
-// add runs job in a goroutine that Run waits for. The job's context ends when Run has to end. After
-// Run has ended, add returns CLUSTER_UNAVAILABLE.
-func (j jobs) add(job func(context.Context)) error {
+// Add runs job in a goroutine that Run waits for. The job's context ends when Run has to end. After
+// Run has ended, Add returns CLUSTER_UNAVAILABLE.
+func (j jobs) Add(job func(context.Context)) error {
 	select {
 	case j.begin <- job:
 		return nil
 	case <-j.stopped:
-		return errStopping()
+		return runtime.Errorf(runtime.CodeClusterUnavailable, "the server is stopping")
 	}
 }
 
 // Go runs f in a goroutine that Run waits for. f's context ends with ctx or when Run has to end.
-func (e *Engine) Go(ctx context.Context, f func(context.Context)) error {
-	return e.jobs.add(func(running context.Context) {
+func (j jobs) Go(ctx context.Context, f func(context.Context)) error {
+	return j.Add(func(running context.Context) {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		defer context.AfterFunc(running, func() { cancel(context.Cause(running)) })()
@@ -217,47 +271,33 @@ func (e *Engine) Go(ctx context.Context, f func(context.Context)) error {
 	})
 }
 
-// errStopping returns the error of a job that Run no longer accepts.
-func errStopping() error {
-	return runtime.Errorf(runtime.CodeClusterUnavailable, "the server is stopping")
-}
+// Go runs f in a goroutine that Run waits for. f's context ends with ctx or when Run has to end.
+func (e *Engine) Go(ctx context.Context, f func(context.Context)) error { return e.jobs.Go(ctx, f) }
 
 // watch passes the cluster's hints on to the pools.
 func (e *Engine) watch(ctx context.Context) {
 	_ = e.cluster.Watch(ctx, func(id runtime.EnvironmentID) { // until ctx ends
 		if id != "" {
-			if p := e.catalog.pool(id); p != nil {
+			if p := e.environments.Pool(id); p != nil {
 				p.Hint()
 			}
 			return
 		}
-		all, _ := e.catalog.allPools()
+		all, _ := e.environments.Pools()
 		for _, p := range all {
 			p.Hint()
 		}
 	})
 }
 
-// openPool creates and runs the pool of env, unless it exists. known are its runners; nil makes the
-// pool list them. busy is the number of running executions by runner.
-func (e *Engine) openPool(ctx context.Context, env runtime.Environment, known []runtime.Runner, busy map[runtime.RunnerID]int, deleted bool) error {
-	p := e.catalog.addPool(env.ID, func() *pool.Pool {
-		e.counts.claims.LoadOrStore(env.ID, newClaimCounts())
+// newPool returns the function that makes the pool of an environment.
+func (e *Engine) newPool(alert pool.AlertRule) func(runtime.Environment, []runtime.Runner, map[runtime.RunnerID]int) *pool.Pool {
+	return func(env runtime.Environment, known []runtime.Runner, busy map[runtime.RunnerID]int) *pool.Pool {
 		return pool.New(env, known, pool.Options{
-			Cluster: leading{e.cluster, e.store}, Logger: e.logger, Alert: e.alert, Boot: e.boot, Busy: busy, Lacks: e.lacks, Observe: e.observe, Ending: e.ending, Draining: e.Draining, Alerted: e.alerts.Add, Image: e.imageStatus,
+			Cluster: leading{e.cluster, e.store}, Logger: e.logger, Alert: alert, Boot: e.boot, Busy: busy, Lacks: e.rooms.Lacks, Observe: e.observe, Ending: e.ending,
+			Draining: e.environments.Draining, Alerted: e.alerts.Add, Image: e.environments.ImageStatus,
 		})
-	})
-	if p == nil {
-		return nil
 	}
-	err := e.jobs.add(func(ctx context.Context) {
-		_ = p.Run(ctx) // ends with ctx, or when a deleted environment's last runner is gone
-		e.catalog.removePool(env.ID, p, func() { e.counts.claims.Delete(env.ID) })
-	})
-	if err == nil && deleted {
-		err = p.Delete(ctx, false)
-	}
-	return err
 }
 
 // A leading cluster removes runners only while this server leads. A server that was suspended may
@@ -281,8 +321,8 @@ func (e *Engine) observe(r runtime.Runner) {
 	if r.State.Before(runtime.RunnerStopping) {
 		return
 	}
-	e.holdings.runnerGone(r.ID)
-	for _, s := range e.sessions.in(r.ID) {
+	e.usage.RunnerGone(r.ID)
+	for _, s := range e.sessions.In(r.ID) {
 		s.RunnerGone(r.GoneReason)
 	}
 }

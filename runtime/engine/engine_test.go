@@ -13,8 +13,10 @@ import (
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/activity"
 	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/files"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/runtime/session"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -23,13 +25,13 @@ func TestClaimRunAndRelease(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
-	if _, err := b.UpdateFiles(t.Context(), r.ID, "write", files.Update{Write: []runtime.FileWrite{{Path: "x", Data: []byte("data")}}}); err != nil {
+	if _, err := b.Files.Update(asServer(t), r.ID, "write", files.Update{Write: []runtime.FileWrite{{Path: "x", Data: []byte("data")}}}); err != nil {
 		t.Fatal(err)
 	}
-	if f, found, err := b.File(t.Context(), r.ID, "x", false); err != nil || !found || f.Size != 4 {
+	if f, found, err := b.Files.Get(asServer(t), r.ID, "x", false); err != nil || !found || f.Size != 4 {
 		t.Errorf("%+v, %v, %v", f, found, err)
 	}
-	if _, found, err := b.File(t.Context(), r.ID, "none", false); err != nil || found {
+	if _, found, err := b.Files.Get(asServer(t), r.ID, "none", false); err != nil || found {
 		t.Error(found, err)
 	}
 	x := b.run(t, r.ID, "echo", "Hello", "World")
@@ -44,13 +46,13 @@ func TestClaimRunAndRelease(t *testing.T) {
 	if diff := cmp.Diff([]events.Kind{events.Started, events.Output, events.Finished}, kinds); diff != "" || output != "Hello World\n" {
 		t.Error(output, diff)
 	}
-	if released, err := b.Release(t.Context(), r.ID); err != nil || !released {
+	if released, err := b.Runners.Release(asServer(t), r.ID); err != nil || !released {
 		t.Error(released, err)
 	}
-	if _, there := b.Runner(r.ID); there {
+	if _, there := b.runners.get(r.ID); there {
 		t.Error("the released runner still exists")
 	}
-	_, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"true"}})
+	_, err := b.Executions.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"true"}})
 	wantCode(t, err, runtime.CodeRunnerGone, "")
 }
 
@@ -64,14 +66,14 @@ func TestOutcomes(t *testing.T) {
 	if x := b.run(t, r.ID, "nonesuch"); x.End.Outcome != runtime.OutcomeFailed || x.End.ExitCode != 127 || !strings.Contains(x.End.Message, "nonesuch") {
 		t.Errorf("%+v", x.End)
 	}
-	limited, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"zeros", "5000"}, OutputLimit: ptr[int64](1024)})
+	limited, err := b.Executions.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"zeros", "5000"}, OutputLimit: ptr[int64](1024)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if x := b.await(t, limited.ID); x.End.Outcome != runtime.OutcomeOutputLimit || x.Usage.OutputBytes != 1024 {
 		t.Errorf("%+v", x)
 	}
-	slow, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"sleep", "30"}, TimeLimit: ptr(1)})
+	slow, err := b.Executions.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"sleep", "30"}, TimeLimit: ptr(1)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,23 +81,26 @@ func TestOutcomes(t *testing.T) {
 	if x := b.await(t, slow.ID); x.End.Outcome != runtime.OutcomeTimeLimit || x.Usage.Wall < time.Second || x.Usage.Wall >= time.Second+session.AgentLate {
 		t.Errorf("%+v", x)
 	}
-	cancelled, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"sleep", "30"}})
+	cancelled, err := b.Executions.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"sleep", "30"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	if x, err := b.Cancel(t.Context(), cancelled.ID); err != nil || x.End.Outcome != runtime.OutcomeCancelled && time.Since(began) < 2*time.Second {
+	if x, err := b.Executions.Cancel(asServer(t), cancelled.ID); err != nil || x.End.Outcome != runtime.OutcomeCancelled && time.Since(began) < 2*time.Second {
 		t.Errorf("%+v, %v", x, err)
 	}
 	b.await(t, cancelled.ID)
-	if x, err := b.Cancel(t.Context(), cancelled.ID); err != nil || x.End.Outcome != runtime.OutcomeCancelled {
+	if x, err := b.Executions.Cancel(asServer(t), cancelled.ID); err != nil || x.End.Outcome != runtime.OutcomeCancelled {
 		t.Errorf("a second cancel: %+v, %v", x, err)
 	}
-	hog, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"cat"}, Stdin: true})
+	hog, err := b.Executions.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"cat"}, Stdin: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	wait.For(t, "runs", func() bool { x, _ := b.Execution(t.Context(), hog.ID, 0); return x.State == runtime.ExecutionRunning })
+	wait.For(t, "runs", func() bool {
+		x, _ := b.Executions.Get(asServer(t), hog.ID, 0)
+		return x.State == runtime.ExecutionRunning
+	})
 	b.fake.Count(r.ID, runtime.Evidence{ProcessLimitHits: agent.MostRefused + 1})
 	if x := b.await(t, hog.ID); x.End.Outcome != runtime.OutcomeProcessLimit {
 		t.Errorf("%+v", x.End)
@@ -111,17 +116,20 @@ func TestGoneRunnerEndsItsExecutions(t *testing.T) {
 	for name, end := range map[runtime.GoneReason]func(runtime.RunnerID){
 		runtime.GoneAgentDied: func(id runtime.RunnerID) { b.fake.Kill(id, runtime.GoneAgentDied) },
 		runtime.GoneReleased: func(id runtime.RunnerID) {
-			if _, err := b.Release(t.Context(), id); err != nil {
+			if _, err := b.Runners.Release(asServer(t), id); err != nil {
 				t.Error(err)
 			}
 		},
 	} {
 		r := b.claim(t, "a")
-		x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"sleep", "60"}})
+		x, err := b.Executions.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"sleep", "60"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		wait.For(t, "runs", func() bool { x, _ := b.Execution(t.Context(), x.ID, 0); return x.State == runtime.ExecutionRunning })
+		wait.For(t, "runs", func() bool {
+			x, _ := b.Executions.Get(asServer(t), x.ID, 0)
+			return x.State == runtime.ExecutionRunning
+		})
 		end(r.ID)
 		if x := b.await(t, x.ID); x.End.Outcome != runtime.OutcomeRunnerGone || x.End.GoneReason != name {
 			t.Errorf("%s: %+v", name, x.End)
@@ -133,12 +141,12 @@ func TestStdin(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
-	x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"cat"}, Stdin: true})
+	x, err := b.Executions.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"cat"}, Stdin: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	write := func(data string, offset *int64, end bool) (int64, error) {
-		return b.WriteStdin(t.Context(), StdinInput{ExecutionID: x.ID, Data: []byte(data), Offset: offset, Close: end})
+		return b.Executions.WriteStdin(asServer(t), request.Stdin{ExecutionID: x.ID, Data: []byte(data), Offset: offset, Close: end})
 	}
 	for _, step := range []struct {
 		data   string
@@ -165,13 +173,13 @@ func TestStdin(t *testing.T) {
 	}
 	_, err = write("x", nil, false)
 	wantCode(t, err, runtime.CodeConflict, "")
-	closed, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"sleep", "3600"}})
+	closed, err := b.Executions.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"sleep", "3600"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = b.WriteStdin(t.Context(), StdinInput{ExecutionID: closed.ID, Data: []byte("x")})
+	_, err = b.Executions.WriteStdin(asServer(t), request.Stdin{ExecutionID: closed.ID, Data: []byte("x")})
 	wantCode(t, err, runtime.CodeInvalidInput, "executionId")
-	_, err = b.WriteStdin(t.Context(), StdinInput{ExecutionID: "nonesuch"})
+	_, err = b.Executions.WriteStdin(asServer(t), request.Stdin{ExecutionID: "nonesuch"})
 	wantCode(t, err, runtime.CodeExecutionNotFound, "")
 }
 
@@ -179,12 +187,12 @@ func TestKeys(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 2)
 	b.environment(t, "b", 1)
-	in := ClaimInput{EnvironmentID: "a", Key: "k", WaitFor: ptr(patient)}
+	in := request.Claim{EnvironmentID: "a", Key: "k", WaitFor: ptr(patient)}
 	var group sync.WaitGroup
 	ids := make([]runtime.RunnerID, 20)
 	for i := range ids {
 		group.Go(func() {
-			r, err := b.Claim(t.Context(), in)
+			r, err := b.Runners.Claim(asServer(t), in)
 			if err != nil {
 				t.Error(err)
 			}
@@ -199,46 +207,46 @@ func TestKeys(t *testing.T) {
 	}
 	other := in
 	other.EnvironmentID = "b"
-	_, err := b.Claim(t.Context(), other)
+	_, err := b.Runners.Claim(asServer(t), other)
 	wantCode(t, err, runtime.CodeConflict, "")
 
-	start := StartInput{RunnerID: ids[0], Command: []string{"echo", "once"}, Key: "k"}
-	first, err := b.Start(t.Context(), start)
+	start := request.Start{RunnerID: ids[0], Command: []string{"echo", "once"}, Key: "k"}
+	first, err := b.Executions.Start(asServer(t), start)
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.await(t, first.ID)
-	again, err := b.Start(t.Context(), start)
+	again, err := b.Executions.Start(asServer(t), start)
 	if err != nil || again.ID != first.ID || again.State != runtime.ExecutionFinished {
 		t.Errorf("%+v, %v", again, err)
 	}
 	start.Command = []string{"echo", "twice"}
-	_, err = b.Start(t.Context(), start)
+	_, err = b.Executions.Start(asServer(t), start)
 	wantCode(t, err, runtime.CodeConflict, "")
 
-	if _, err := b.Release(t.Context(), ids[0]); err != nil {
+	if _, err := b.Runners.Release(asServer(t), ids[0]); err != nil {
 		t.Fatal(err)
 	}
-	_, err = b.Claim(t.Context(), in)
+	_, err = b.Runners.Claim(asServer(t), in)
 	wantCode(t, err, runtime.CodeRunnerGone, "")
-	_, err = b.Claim(t.Context(), other)
+	_, err = b.Runners.Claim(asServer(t), other)
 	wantCode(t, err, runtime.CodeConflict, "")
 	b.stop()
 	b.start(t)
-	_, err = b.Claim(t.Context(), in)
+	_, err = b.Runners.Claim(asServer(t), in)
 	wantCode(t, err, runtime.CodeRunnerGone, "") // a restart doesn't forget
 }
 
 func TestExecute(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
-	in := RunInput{EnvironmentID: "a", Files: []runtime.FileWrite{{Path: "f", Data: []byte("x")}},
+	in := request.Run{EnvironmentID: "a", Files: []runtime.FileWrite{{Path: "f", Data: []byte("x")}},
 		Command: []string{"cat"}, Stdin: ptr("fed"), WaitFor: ptr(patient), Key: "k"}
-	x, err := b.Execute(t.Context(), in)
+	x, err := b.Executions.Run(asServer(t), in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := b.Execute(t.Context(), in)
+	again, err := b.Executions.Run(asServer(t), in)
 	if err != nil || again.ID != x.ID {
 		t.Errorf("the same key ran again: %+v, %v", again, err)
 	}
@@ -248,14 +256,14 @@ func TestExecute(t *testing.T) {
 	if output, _ := b.events(t, x.ID, ""); output != "fed" {
 		t.Errorf("%q", output)
 	}
-	wait.For(t, "the runner is released", func() bool { _, there := b.Runner(x.RunnerID); return !there })
-	if again, err = b.Execute(t.Context(), in); err != nil || again.ID != x.ID {
+	wait.For(t, "the runner is released", func() bool { _, there := b.runners.get(x.RunnerID); return !there })
+	if again, err = b.Executions.Run(asServer(t), in); err != nil || again.ID != x.ID {
 		t.Errorf("the same key, after the runner was removed: %+v, %v", again, err)
 	}
 	in.Stdin = nil
-	_, err = b.Execute(t.Context(), in)
+	_, err = b.Executions.Run(asServer(t), in)
 	wantCode(t, err, runtime.CodeConflict, "")
-	if again, err = b.Execute(t.Context(), RunInput{EnvironmentID: "a", Command: []string{"true"}, WaitFor: ptr(patient)}); err != nil {
+	if again, err = b.Executions.Run(asServer(t), request.Run{EnvironmentID: "a", Command: []string{"true"}, WaitFor: ptr(patient)}); err != nil {
 		t.Fatal(err)
 	}
 	b.await(t, again.ID)
@@ -266,7 +274,7 @@ func TestLateAndResumedSubscribersGetAllEvents(t *testing.T) {
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
 	const size = 3 << 20
-	x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"zeros", strconv.Itoa(size)}})
+	x, err := b.Executions.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"zeros", strconv.Itoa(size)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +303,7 @@ func TestLateAndResumedSubscribersGetAllEvents(t *testing.T) {
 	}
 	other := b.run(t, r.ID, "echo", "x")
 	for _, after := range []string{"!", "AAAA", last.Cursor + "x", last.Cursor} {
-		if _, err := b.Events(t.Context(), other.ID, after); err == nil {
+		if _, err := b.Executions.Events(asServer(t), other.ID, after); err == nil {
 			t.Errorf("cursor %q was taken", after)
 		} else {
 			wantCode(t, err, runtime.CodeInvalidInput, "after")
@@ -321,7 +329,7 @@ func TestLateAndResumedSubscribersGetAllEvents(t *testing.T) {
 	if pages < 10 {
 		t.Errorf("%d pages of 256 KiB", pages)
 	}
-	page, err := b.Output(t.Context(), x.ID, "", 1<<20)
+	page, err := b.Executions.Output(asServer(t), x.ID, "", 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -339,12 +347,12 @@ func TestLateAndResumedSubscribersGetAllEvents(t *testing.T) {
 
 func TestPoolsAreWatched(t *testing.T) {
 	b := newBed(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	all, err := b.WatchPools(ctx, "", seesEnvironment)
+	ctx, cancel := context.WithCancel(asServer(t))
+	all, err := b.Environments.WatchPools(ctx, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = b.WatchPools(ctx, "none", seesEnvironment)
+	_, err = b.Environments.WatchPools(ctx, "none")
 	wantCode(t, err, runtime.CodeEnvironmentNotFound, "")
 	b.environment(t, "a", 2)
 	for s := range all {
@@ -352,7 +360,7 @@ func TestPoolsAreWatched(t *testing.T) {
 			break
 		}
 	}
-	if _, err := b.DeleteEnvironment(t.Context(), "a", false, seesEnvironment); err != nil {
+	if _, err := b.Environments.Delete(asServer(t), "a", false); err != nil {
 		t.Fatal(err)
 	}
 	for s := range all {
@@ -372,62 +380,62 @@ func TestInvalidInputIsRefused(t *testing.T) {
 	long := strings.Repeat("x", 200<<10)
 	for name, test := range map[string]struct {
 		field string
-		in    StartInput
+		in    request.Start
 	}{
-		"neither":       {"command", StartInput{}},
-		"both":          {"command", StartInput{Command: []string{"true"}, Shell: ptr("true")}},
-		"empty command": {"command", StartInput{Command: []string{}}},
-		"no program":    {"command.0", StartInput{Command: []string{""}}},
-		"empty shell":   {"shell", StartInput{Shell: ptr("")}},
-		"NUL":           {"command.1", StartInput{Command: []string{"echo", "a\x00b"}}},
-		"long":          {"shell", StartInput{Shell: &long}},
-		"time":          {"timeLimit", StartInput{Command: []string{"true"}, TimeLimit: ptr(-1)}},
-		"much time":     {"timeLimit", StartInput{Command: []string{"true"}, TimeLimit: ptr(1 << 62)}},
-		"output":        {"limits.outputBytes", StartInput{Command: []string{"true"}, OutputLimit: ptr(int64(0))}},
-		"variable":      {"variables.0.name", StartInput{Command: []string{"true"}, Variables: []runtime.Variable{{Name: ""}}}},
-		"directory":     {"workingDirectory", StartInput{Command: []string{"true"}, WorkingDirectory: "\x00"}},
-		"line":          {"commandLine", StartInput{Command: []string{"true"}, CommandLine: "\x1b"}},
-		"key":           {"idempotencyKey", StartInput{Command: []string{"true"}, Key: long}},
+		"neither":       {"command", request.Start{}},
+		"both":          {"command", request.Start{Command: []string{"true"}, Shell: ptr("true")}},
+		"empty command": {"command", request.Start{Command: []string{}}},
+		"no program":    {"command.0", request.Start{Command: []string{""}}},
+		"empty shell":   {"shell", request.Start{Shell: ptr("")}},
+		"NUL":           {"command.1", request.Start{Command: []string{"echo", "a\x00b"}}},
+		"long":          {"shell", request.Start{Shell: &long}},
+		"time":          {"timeLimit", request.Start{Command: []string{"true"}, TimeLimit: ptr(-1)}},
+		"much time":     {"timeLimit", request.Start{Command: []string{"true"}, TimeLimit: ptr(1 << 62)}},
+		"output":        {"limits.outputBytes", request.Start{Command: []string{"true"}, OutputLimit: ptr(int64(0))}},
+		"variable":      {"variables.0.name", request.Start{Command: []string{"true"}, Variables: []runtime.Variable{{Name: ""}}}},
+		"directory":     {"workingDirectory", request.Start{Command: []string{"true"}, WorkingDirectory: "\x00"}},
+		"line":          {"commandLine", request.Start{Command: []string{"true"}, CommandLine: "\x1b"}},
+		"key":           {"idempotencyKey", request.Start{Command: []string{"true"}, Key: long}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.in.RunnerID = r.ID
-			_, err := b.Start(t.Context(), test.in)
+			_, err := b.Executions.Start(asServer(t), test.in)
 			wantCode(t, err, runtime.CodeInvalidInput, test.field)
-			_, err = b.Execute(t.Context(), RunInput{EnvironmentID: "a", Command: test.in.Command, CommandLine: test.in.CommandLine, Shell: test.in.Shell,
+			_, err = b.Executions.Run(asServer(t), request.Run{EnvironmentID: "a", Command: test.in.Command, CommandLine: test.in.CommandLine, Shell: test.in.Shell,
 				Variables: test.in.Variables, WorkingDirectory: test.in.WorkingDirectory, TimeLimit: test.in.TimeLimit, Key: test.in.Key})
 			if test.in.OutputLimit == nil {
 				wantCode(t, err, runtime.CodeInvalidInput, test.field)
 			}
 		})
 	}
-	if page, err := b.Executions(t.Context(), ExecutionFilter{RunnerID: r.ID}, 10, ""); err != nil || page.Total != 0 {
+	if page, err := b.Executions.List(asServer(t), request.Executions{RunnerID: r.ID}, 10, ""); err != nil || page.Total != 0 {
 		t.Errorf("refused starts left %d executions, %v", page.Total, err)
 	}
-	_, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "none"})
+	_, err := b.Runners.Claim(asServer(t), request.Claim{EnvironmentID: "none"})
 	wantCode(t, err, runtime.CodeEnvironmentNotFound, "")
-	_, err = b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", InactivityTimeout: ptr(-1)})
+	_, err = b.Runners.Claim(asServer(t), request.Claim{EnvironmentID: "a", InactivityTimeout: ptr(-1)})
 	wantCode(t, err, runtime.CodeInvalidInput, "inactivityTimeout")
-	_, err = b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", WaitFor: ptr(1 << 40)})
+	_, err = b.Runners.Claim(asServer(t), request.Claim{EnvironmentID: "a", WaitFor: ptr(1 << 40)})
 	wantCode(t, err, runtime.CodeInvalidInput, "waitFor")
-	_, err = b.UpdateFiles(t.Context(), r.ID, "write", files.Update{Delete: []string{"a", ""}})
+	_, err = b.Files.Update(asServer(t), r.ID, "write", files.Update{Delete: []string{"a", ""}})
 	wantCode(t, err, runtime.CodeInvalidInput, "delete.1")
-	_, err = b.UpdateFiles(t.Context(), r.ID, "write", files.Update{Write: []runtime.FileWrite{{Path: "x\x00"}}})
+	_, err = b.Files.Update(asServer(t), r.ID, "write", files.Update{Write: []runtime.FileWrite{{Path: "x\x00"}}})
 	wantCode(t, err, runtime.CodeInvalidInput, "write.0.path")
-	_, err = b.MoveFile(t.Context(), r.ID, ".", "x", false)
+	_, err = b.Files.Move(asServer(t), r.ID, ".", "x", false)
 	wantCode(t, err, runtime.CodeInvalidInput, "from")
-	_, err = b.MoveFile(t.Context(), r.ID, "x", "/workspace/", false)
+	_, err = b.Files.Move(asServer(t), r.ID, "x", "/workspace/", false)
 	wantCode(t, err, runtime.CodeInvalidInput, "to")
-	_, err = b.MoveFile(t.Context(), r.ID, "none", "x", false)
+	_, err = b.Files.Move(asServer(t), r.ID, "none", "x", false)
 	wantCode(t, err, runtime.CodeFileError, "")
-	_, err = b.Execute(t.Context(), RunInput{EnvironmentID: "a", Command: []string{"true"}, Files: []runtime.FileWrite{{Path: ""}}})
+	_, err = b.Executions.Run(asServer(t), request.Run{EnvironmentID: "a", Command: []string{"true"}, Files: []runtime.FileWrite{{Path: ""}}})
 	wantCode(t, err, runtime.CodeInvalidInput, "files.0.path")
 	_, _, _, err = b.output("none", "", 1)
 	wantCode(t, err, runtime.CodeExecutionNotFound, "")
-	_, err = b.Cancel(t.Context(), "none")
+	_, err = b.Executions.Cancel(asServer(t), "none")
 	wantCode(t, err, runtime.CodeExecutionNotFound, "")
-	_, err = b.Renew(t.Context(), "none")
+	_, err = b.Runners.Renew(asServer(t), "none")
 	wantCode(t, err, runtime.CodeRunnerGone, "")
-	if released, err := b.Release(t.Context(), "none"); err != nil || released {
+	if released, err := b.Runners.Release(asServer(t), "none"); err != nil || released {
 		t.Error(released, err)
 	}
 }
@@ -435,14 +443,14 @@ func TestInvalidInputIsRefused(t *testing.T) {
 func TestHealth(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
-	wait.For(t, "OK", func() bool { return b.Health(t.Context()).Status == HealthOK })
+	wait.For(t, "OK", func() bool { return b.Health(asServer(t)).Status == activity.HealthOK })
 	b.fake.OnStart(func(runtime.RunnerID) error { return runtime.Errorf(runtime.CodeInternal, "broken") })
 	b.environment(t, "b", 1)
 	wait.For(t, "degraded", func() bool {
-		h := b.Health(t.Context())
+		h := b.Health(asServer(t))
 		for _, c := range h.Components {
-			if c.Name == "pool b" && c.Status == HealthDegraded && strings.Contains(c.Message, "broken") && !c.Since.IsZero() {
-				return h.Status == HealthDegraded
+			if c.Name == "pool b" && c.Status == activity.HealthDegraded && strings.Contains(c.Message, "broken") && !c.Since.IsZero() {
+				return h.Status == activity.HealthDegraded
 			}
 		}
 		return false

@@ -6,45 +6,46 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
 func TestEnvironments(t *testing.T) {
 	b := newBed(t)
-	put := func(in PutEnvironmentInput) (runtime.Environment, bool, error) {
+	put := func(in request.Environment) (runtime.Environment, bool, error) {
 		in.ID = "a"
-		return b.PutEnvironment(t.Context(), in)
+		return b.Environments.Put(asServer(t), in)
 	}
-	env, created, err := put(PutEnvironmentInput{IfRevision: ptr(0)})
+	env, created, err := put(request.Environment{IfRevision: ptr(0)})
 	if err != nil || !created || env.Revision != 1 || env.Image != "host" || env.Resources != runtime.DefaultResources() {
 		t.Fatalf("%+v, %v, %v", env, created, err)
 	}
-	_, _, err = put(PutEnvironmentInput{IfRevision: ptr(0)})
+	_, _, err = put(request.Environment{IfRevision: ptr(0)})
 	wantCode(t, err, runtime.CodeConflict, "")
-	env, created, err = put(PutEnvironmentInput{})
+	env, created, err = put(request.Environment{})
 	if err != nil || created || env.Revision != 1 {
 		t.Errorf("a put without changes: %+v, %v, %v", env, created, err)
 	}
-	env, _, err = put(PutEnvironmentInput{PoolSize: ptr(3)})
+	env, _, err = put(request.Environment{PoolSize: ptr(3)})
 	if err != nil || env.Revision != 2 || env.RunnerRevision != 1 {
 		t.Errorf("%+v, %v", env, err)
 	}
-	env, _, err = put(PutEnvironmentInput{MemoryMiB: ptr(64), IfRevision: ptr(2)})
+	env, _, err = put(request.Environment{MemoryMiB: ptr(64), IfRevision: ptr(2)})
 	if err != nil || env.Revision != 3 || env.RunnerRevision != 3 || env.PoolSize != 3 {
 		t.Errorf("%+v, %v", env, err)
 	}
-	narrowed := PutEnvironmentInput{NetworkAccess: ptr(true), Allow: []string{"2a00::/16"}, AllowNames: []string{"*.pypi.org"}, BandwidthMbit: ptr(5)}
+	narrowed := request.Environment{NetworkAccess: ptr(true), Allow: []string{"2a00::/16"}, AllowNames: []string{"*.pypi.org"}, BandwidthMbit: ptr(5)}
 	for range 2 { // the second changes nothing
 		env, _, err = put(narrowed)
 		if n := env.Network; err != nil || env.RunnerRevision != 4 || !n.Narrow() || n.Allow[0] != "2a00::/16" || n.AllowNames[0] != "*.pypi.org" || n.BandwidthMbit != 5 {
 			t.Errorf("%+v, %v", env, err)
 		}
 	}
-	env, _, err = put(PutEnvironmentInput{NetworkAccess: ptr(false), Allow: []string{}, AllowNames: []string{}})
+	env, _, err = put(request.Environment{NetworkAccess: ptr(false), Allow: []string{}, AllowNames: []string{}})
 	if err != nil || env.RunnerRevision != 5 || env.Network.Used() {
 		t.Errorf("%+v, %v", env, err)
 	}
-	for field, in := range map[string]PutEnvironmentInput{
+	for field, in := range map[string]request.Environment{
 		"poolSize":               {PoolSize: ptr(-1)},
 		"resources.memoryMiB":    {MemoryMiB: ptr(1 << 40)},
 		"resources.cpuMHz":       {CPUMHz: ptr(0)},
@@ -69,24 +70,24 @@ func TestEnvironments(t *testing.T) {
 		_, _, err := put(in)
 		wantCode(t, err, runtime.CodeInvalidInput, field)
 	}
-	if now, _ := b.Environment("a"); now.Revision != 5 {
+	if now, _ := b.environments.Get("a"); now.Revision != 5 {
 		t.Errorf("a refused put changed it: %+v", now)
 	}
-	_, _, err = b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "../x"})
+	_, _, err = b.Environments.Put(asServer(t), request.Environment{ID: "../x"})
 	wantCode(t, err, runtime.CodeInvalidInput, "id")
 }
 
 func TestEnvironmentsSetAnInterpreter(t *testing.T) {
 	b := newBed(t)
-	put := func(in PutEnvironmentInput) (runtime.Environment, error) {
+	put := func(in request.Environment) (runtime.Environment, error) {
 		in.ID = "a"
-		env, _, err := b.PutEnvironment(t.Context(), in)
+		env, _, err := b.Environments.Put(asServer(t), in)
 		return env, err
 	}
 	python := func(modules ...string) *runtime.Warm {
 		return &runtime.Warm{Interpreter: runtime.InterpreterPython, Modules: modules}
 	}
-	env, err := put(PutEnvironmentInput{Warm: python("json", "os.path")})
+	env, err := put(request.Environment{Warm: python("json", "os.path")})
 	if err != nil || env.Warm == nil || !slices.Equal(env.Warm.Modules, []string{"json", "os.path"}) {
 		t.Fatalf("%+v, %v", env, err)
 	}
@@ -96,40 +97,40 @@ func TestEnvironmentsSetAnInterpreter(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		field string
-		in    PutEnvironmentInput
+		in    request.Environment
 	}{
-		"another interpreter":   {"warm.interpreter", PutEnvironmentInput{Warm: &runtime.Warm{Interpreter: "RUBY"}}},
-		"no interpreter":        {"warm.interpreter", PutEnvironmentInput{Warm: &runtime.Warm{}}},
-		"too many modules":      {"warm.modules", PutEnvironmentInput{Warm: python(numbered...)}},
-		"an empty name":         {"warm.modules", PutEnvironmentInput{Warm: python("")}},
-		"a path":                {"warm.modules", PutEnvironmentInput{Warm: python("../json")}},
-		"code":                  {"warm.modules", PutEnvironmentInput{Warm: python("os;x")}},
-		"a line":                {"warm.modules", PutEnvironmentInput{Warm: python("json\n")}},
-		"a NUL":                 {"warm.modules", PutEnvironmentInput{Warm: python("json\x00os")}},
-		"a dot at the end":      {"warm.modules", PutEnvironmentInput{Warm: python("json.")}},
-		"a relative module":     {"warm.modules", PutEnvironmentInput{Warm: python(".json")}},
-		"a digit first":         {"warm.modules", PutEnvironmentInput{Warm: python("3d")}},
-		"a long name":           {"warm.modules", PutEnvironmentInput{Warm: python(strings.Repeat("m", 129))}},
-		"one twice":             {"warm.modules", PutEnvironmentInput{Warm: python("json", "os", "json")}},
-		"without isolation":     {"warm", PutEnvironmentInput{Isolation: ptr(runtime.IsolationNone)}},
-		"a kernel of their own": {"warm", PutEnvironmentInput{Isolation: ptr(runtime.IsolationGVisor)}},
-		"a runtime":             {"warm", PutEnvironmentInput{Runtime: ptr("other")}},
+		"another interpreter":   {"warm.interpreter", request.Environment{Warm: &runtime.Warm{Interpreter: "RUBY"}}},
+		"no interpreter":        {"warm.interpreter", request.Environment{Warm: &runtime.Warm{}}},
+		"too many modules":      {"warm.modules", request.Environment{Warm: python(numbered...)}},
+		"an empty name":         {"warm.modules", request.Environment{Warm: python("")}},
+		"a path":                {"warm.modules", request.Environment{Warm: python("../json")}},
+		"code":                  {"warm.modules", request.Environment{Warm: python("os;x")}},
+		"a line":                {"warm.modules", request.Environment{Warm: python("json\n")}},
+		"a NUL":                 {"warm.modules", request.Environment{Warm: python("json\x00os")}},
+		"a dot at the end":      {"warm.modules", request.Environment{Warm: python("json.")}},
+		"a relative module":     {"warm.modules", request.Environment{Warm: python(".json")}},
+		"a digit first":         {"warm.modules", request.Environment{Warm: python("3d")}},
+		"a long name":           {"warm.modules", request.Environment{Warm: python(strings.Repeat("m", 129))}},
+		"one twice":             {"warm.modules", request.Environment{Warm: python("json", "os", "json")}},
+		"without isolation":     {"warm", request.Environment{Isolation: ptr(runtime.IsolationNone)}},
+		"a kernel of their own": {"warm", request.Environment{Isolation: ptr(runtime.IsolationGVisor)}},
+		"a runtime":             {"warm", request.Environment{Runtime: ptr("other")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := put(test.in)
 			wantCode(t, err, runtime.CodeInvalidInput, test.field)
 		})
 	}
-	if now, _ := b.Environment("a"); now.Revision != 1 {
+	if now, _ := b.environments.Get("a"); now.Revision != 1 {
 		t.Errorf("a refused put changed it: %+v", now)
 	}
-	if env, err = put(PutEnvironmentInput{PoolSize: ptr(4)}); err != nil || env.Warm == nil || env.RunnerRevision != 1 {
+	if env, err = put(request.Environment{PoolSize: ptr(4)}); err != nil || env.Warm == nil || env.RunnerRevision != 1 {
 		t.Errorf("a put without it: %+v, %v", env, err)
 	}
-	if env, err = put(PutEnvironmentInput{Warm: python("json")}); err != nil || len(env.Warm.Modules) != 1 || env.RunnerRevision != 3 {
+	if env, err = put(request.Environment{Warm: python("json")}); err != nil || len(env.Warm.Modules) != 1 || env.RunnerRevision != 3 {
 		t.Errorf("other modules: %+v, %v", env, err)
 	}
-	if env, err = put(PutEnvironmentInput{Warm: &runtime.Warm{Interpreter: runtime.InterpreterNone}}); err != nil || env.Warm != nil || env.RunnerRevision != 4 {
+	if env, err = put(request.Environment{Warm: &runtime.Warm{Interpreter: runtime.InterpreterNone}}); err != nil || env.Warm != nil || env.RunnerRevision != 4 {
 		t.Errorf("NONE: %+v, %v", env, err)
 	}
 }
@@ -140,15 +141,15 @@ func TestEnvironmentsChangeTheirTenant(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	held := b.claim(t, "a")
-	env, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "a", Tenant: ptr(runtime.TenantID("t"))})
+	env, _, err := b.Environments.Put(asServer(t), request.Environment{ID: "a", Tenant: ptr(runtime.TenantID("t"))})
 	if err != nil || env.Revision != 2 || env.RunnerRevision != 2 {
 		t.Errorf("%+v, %v", env, err)
 	}
-	r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", Tenant: "t", WaitFor: ptr(patient)})
+	r, err := b.Runners.Claim(as(t, "t"), request.Claim{EnvironmentID: "a", WaitFor: ptr(patient)})
 	if err != nil || r.Environment.Tenant != "t" {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if now, ok := b.Runner(held.ID); !ok || now.State != runtime.RunnerClaimed || now.Tenant() != runtime.DefaultTenant {
+	if now, ok := b.runners.get(held.ID); !ok || now.State != runtime.RunnerClaimed || now.Tenant() != runtime.DefaultTenant {
 		t.Errorf("%+v", now)
 	}
 }
@@ -158,12 +159,11 @@ func TestEnvironmentsChangeTheirTenant(t *testing.T) {
 func TestIDsOfDeletedEnvironments(t *testing.T) {
 	b := newBed(t)
 	put := func(tenant runtime.TenantID) error {
-		mine := func(env runtime.Environment) bool { return env.Tenant == tenant }
-		_, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "a", Tenant: &tenant, PoolSize: ptr(0), MayChange: mine})
+		_, _, err := b.Environments.Put(as(t, tenant), request.Environment{ID: "a", PoolSize: ptr(0)})
 		return err
 	}
 	remove := func(tenant runtime.TenantID) bool {
-		deleted, err := b.DeleteEnvironment(t.Context(), "a", false, func(env runtime.Environment) bool { return env.Tenant == tenant })
+		deleted, err := b.Environments.Delete(as(t, tenant), "a", false)
 		if err != nil {
 			t.Error(err)
 		}
@@ -172,7 +172,7 @@ func TestIDsOfDeletedEnvironments(t *testing.T) {
 	if err := put("t"); err != nil {
 		t.Fatal(err)
 	}
-	r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", Tenant: "t", WaitFor: ptr(patient)})
+	r, err := b.Runners.Claim(as(t, "t"), request.Claim{EnvironmentID: "a", WaitFor: ptr(patient)})
 	if err != nil || !remove("t") {
 		t.Fatal(err)
 	}
@@ -183,10 +183,10 @@ func TestIDsOfDeletedEnvironments(t *testing.T) {
 	if remove("u") || !remove("t") {
 		t.Error("another tenant deleted it, or its own can't")
 	}
-	if released, err := b.Release(t.Context(), r.ID); err != nil || !released {
+	if released, err := b.Runners.Release(asServer(t), r.ID); err != nil || !released {
 		t.Errorf("%v, %v", released, err)
 	}
-	wait.For(t, "the id is free", func() bool { return b.catalog.pool("a") == nil })
+	wait.For(t, "the id is free", func() bool { return b.environments.Pool("a") == nil })
 	if err := put("u"); err != nil || !remove("u") {
 		t.Error(err)
 	}

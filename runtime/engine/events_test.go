@@ -1,13 +1,17 @@
 package engine
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/rockpool/rockpool/runtime/request"
+)
 
 // TestUntilSplitsEventsAtACursor reads with two readers that join output differently, and makes
 // both stop at one cursor.
 func TestUntilSplitsEventsAtACursor(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "e", 1)
-	x, err := b.Start(t.Context(), StartInput{RunnerID: b.claim(t, "e").ID, Command: []string{"pace", "2000000", "1"}})
+	x, err := b.Executions.Start(asServer(t), request.Start{RunnerID: b.claim(t, "e").ID, Command: []string{"pace", "2000000", "1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -17,7 +21,7 @@ func TestUntilSplitsEventsAtACursor(t *testing.T) {
 	}
 	// The other reader stops at every piece; this one would gather 16 of them.
 	for _, meet := range all[2:min(len(all)-1, 60)] {
-		r, err := b.Events(t.Context(), x.ID, all[0].Cursor)
+		r, err := b.Executions.Events(asServer(t), x.ID, all[0].Cursor)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +38,7 @@ func TestUntilSplitsEventsAtACursor(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	r, err := b.Events(t.Context(), x.ID, "")
+	r, err := b.Executions.Events(asServer(t), x.ID, "")
 	if err != nil {
 		t.Fatal(err)
 	}

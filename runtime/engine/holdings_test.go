@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/quota"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -33,26 +35,26 @@ func TestWaitingForAQuotaUsesTheTenantsShare(t *testing.T) {
 		b.config.Quotas.SetTenant(runtime.Tenant{ID: id, Quotas: runtime.Quotas{Runners: ptr(0)}})
 	}
 	b.start(t)
-	b.holdings.shares.Limit = 4
+	b.usage.Shares.Limit = 4
 	shared := true
-	if _, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "a", Shared: &shared, PoolSize: ptr(0)}); err != nil {
+	if _, _, err := b.Environments.Put(asServer(t), request.Environment{ID: "a", Shared: &shared, PoolSize: ptr(0)}); err != nil {
 		t.Fatal(err)
 	}
 	answers := make(chan error)
 	claim := func(ctx context.Context, tenant runtime.TenantID, waitFor int) error {
-		_, err := b.Claim(ctx, ClaimInput{EnvironmentID: "a", Tenant: tenant, WaitFor: &waitFor})
+		_, err := b.Runners.Claim(access.With(ctx, access.FromContext(as(t, tenant))), request.Claim{EnvironmentID: "a", WaitFor: &waitFor})
 		return err
 	}
 	waits := func(ctx context.Context, tenant runtime.TenantID, n int64) {
 		go func() { answers <- claim(ctx, tenant, 600) }()
-		wait.For(t, "the claim waits", func() bool { return b.Usage(tenant).Waiting.Used == n })
+		wait.For(t, "the claim waits", func() bool { return b.Callers.Usage(runtime.Tenant{ID: tenant}).Waiting.Used == n })
 	}
-	waits(t.Context(), "a", 1)
-	waits(t.Context(), "a", 2)
-	if got := refused(t, claim(t.Context(), "a", 1)); got != (runtime.Exceeded{Quota: "waiting", Limit: 2, Used: 2}) {
+	waits(asServer(t), "a", 1)
+	waits(asServer(t), "a", 2)
+	if got := refused(t, claim(asServer(t), "a", 1)); got != (runtime.Exceeded{Quota: "waiting", Limit: 2, Used: 2}) {
 		t.Errorf("%+v", got)
 	}
-	ctx, leave := context.WithCancel(t.Context())
+	ctx, leave := context.WithCancel(asServer(t))
 	defer leave()
 	waits(ctx, "b", 1)
 	leave()
@@ -66,8 +68,8 @@ func TestWaitingForAQuotaUsesTheTenantsShare(t *testing.T) {
 		}
 	}
 	b.config.Quotas.SetTenant(runtime.Tenant{ID: "b", Quotas: runtime.Quotas{Runners: ptr(0)}})
-	waits(t.Context(), "b", 1) // what the others had is theirs again
-	waits(t.Context(), "b", 2)
+	waits(asServer(t), "b", 1) // what the others had is theirs again
+	waits(asServer(t), "b", 2)
 	b.config.Quotas.Remove("b")
 	if err := errors.Join(<-answers, <-answers); err != nil {
 		t.Error(err)
@@ -84,28 +86,28 @@ func TestClaimWaitingForQuotaAndRunnerCountsOnce(t *testing.T) {
 	b.start(t)
 	starts := make(chan struct{})
 	b.fake.OnStart(func(runtime.RunnerID) error { <-starts; return nil })
-	if _, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "a", Shared: ptr(true), PoolSize: ptr(0)}); err != nil {
+	if _, _, err := b.Environments.Put(asServer(t), request.Environment{ID: "a", Shared: ptr(true), PoolSize: ptr(0)}); err != nil {
 		t.Fatal(err)
 	}
 	answer := make(chan error)
 	claim := func() error {
-		_, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", Tenant: "a", WaitFor: ptr(600)})
+		_, err := b.Runners.Claim(as(t, "a"), request.Claim{EnvironmentID: "a", WaitFor: ptr(600)})
 		return err
 	}
 	go func() { answer <- claim() }()
-	wait.For(t, "the claim waits", func() bool { return b.Usage("a").Waiting.Used == 1 })
-	before, _ := b.WaitingClaims(t.Context(), WaitingFilter{}, 1, "")
+	wait.For(t, "the claim waits", func() bool { return b.Callers.Usage(runtime.Tenant{ID: "a"}).Waiting.Used == 1 })
+	before, _ := b.usage.WaitingClaims(asServer(t), request.Waiting{}, 1, "")
 	b.config.Quotas.SetTenant(runtime.Tenant{ID: "a", Quotas: runtime.Quotas{Runners: ptr(2), Waiting: ptr(1)}})
-	wait.For(t, "it waits for a runner", func() bool { s, _ := b.PoolStatus("a"); return s.Waiting == 1 })
+	wait.For(t, "it waits for a runner", func() bool { s, _ := b.Environments.PoolStatus(runtime.Environment{ID: "a"}); return s.Waiting == 1 })
 	if got := refused(t, claim()); got.Quota != "waiting" {
 		t.Errorf("%+v", got)
 	}
-	if after, _ := b.WaitingClaims(t.Context(), WaitingFilter{}, 1, ""); len(after) != 1 || after[0].ID != before[0].ID {
+	if after, _ := b.usage.WaitingClaims(asServer(t), request.Waiting{}, 1, ""); len(after) != 1 || after[0].ID != before[0].ID {
 		t.Errorf("%+v, then %+v", before, after)
 	}
 	close(starts)
-	if err := <-answer; err != nil || b.Usage("a").Waiting.Used != 0 {
-		t.Errorf("%v, %+v", err, b.Usage("a"))
+	if err := <-answer; err != nil || b.Callers.Usage(runtime.Tenant{ID: "a"}).Waiting.Used != 0 {
+		t.Errorf("%v, %+v", err, b.Callers.Usage(runtime.Tenant{ID: "a"}))
 	}
 }
 
@@ -117,33 +119,33 @@ func TestWaitingClaimsAreNotCountedAsRunners(t *testing.T) {
 	b.config.Quotas = quota.New()
 	b.config.Quotas.SetTenant(runtime.Tenant{ID: "a", Quotas: runtime.Quotas{Runners: ptr(2)}})
 	b.start(t)
-	if _, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "a", Shared: ptr(true), PoolSize: ptr(0)}); err != nil {
+	if _, _, err := b.Environments.Put(asServer(t), request.Environment{ID: "a", Shared: ptr(true), PoolSize: ptr(0)}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", Tenant: "a", WaitFor: ptr(60)}); err != nil {
+	if _, err := b.Runners.Claim(as(t, "a"), request.Claim{EnvironmentID: "a", WaitFor: ptr(60)}); err != nil {
 		t.Fatal(err)
 	}
 	starts := make(chan struct{})
 	b.fake.OnStart(func(runtime.RunnerID) error { <-starts; return nil })
 	answer := make(chan error)
 	go func() {
-		_, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", Tenant: "a", WaitFor: ptr(600)})
+		_, err := b.Runners.Claim(as(t, "a"), request.Claim{EnvironmentID: "a", WaitFor: ptr(600)})
 		answer <- err
 	}()
-	wait.For(t, "it waits for a runner", func() bool { s, _ := b.PoolStatus("a"); return s.Waiting == 1 })
-	_, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", Tenant: "a"})
+	wait.For(t, "it waits for a runner", func() bool { s, _ := b.Environments.PoolStatus(runtime.Environment{ID: "a"}); return s.Waiting == 1 })
+	_, err := b.Runners.Claim(as(t, "a"), request.Claim{EnvironmentID: "a"})
 	if got := refused(t, err); got.Quota != "runners" || got.Limit != 2 || got.Used != 1 || got.Pending != 1 || !strings.Contains(err.Error(), "holds 1 of at most 2 runners, and 1 of its claims are waiting") {
 		t.Errorf("%v: %+v", err, got)
 	}
-	if used := b.Usage("a").Runners.Used; used != 1 {
+	if used := b.Callers.Usage(runtime.Tenant{ID: "a"}).Runners.Used; used != 1 {
 		t.Errorf("%d runners are used", used)
 	}
 	close(starts)
 	if err := <-answer; err != nil {
 		t.Fatal(err)
 	}
-	_, err = b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", Tenant: "a"})
-	if got := refused(t, err); got.Used != 2 || got.Pending != 0 || strings.Contains(err.Error(), "claims wait") || b.Usage("a").Runners.Used != 2 {
+	_, err = b.Runners.Claim(as(t, "a"), request.Claim{EnvironmentID: "a"})
+	if got := refused(t, err); got.Used != 2 || got.Pending != 0 || strings.Contains(err.Error(), "claims wait") || b.Callers.Usage(runtime.Tenant{ID: "a"}).Runners.Used != 2 {
 		t.Errorf("%v: %+v", err, got)
 	}
 }
@@ -155,7 +157,7 @@ func TestRunningBatchesWaitForQuotas(t *testing.T) {
 	b.stop()
 	b.config.Quotas = quota.New()
 	b.start(t)
-	if _, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "a", Shared: ptr(true), PoolSize: ptr(1)}); err != nil {
+	if _, _, err := b.Environments.Put(asServer(t), request.Environment{ID: "a", Shared: ptr(true), PoolSize: ptr(1)}); err != nil {
 		t.Fatal(err)
 	}
 	tight := runtime.Tenant{ID: "a", Quotas: runtime.Quotas{Runners: ptr(0), Waiting: ptr(0)}}
@@ -169,13 +171,16 @@ func TestRunningBatchesWaitForQuotas(t *testing.T) {
 		}
 		return nil
 	})
-	batch, _, err := b.RunBatch(t.Context(), RunInput{EnvironmentID: "a", Tenant: "a", Command: []string{"true"}, WaitFor: ptr(patient)},
-		BatchInput{Cases: []CaseInput{{}, {}}, FreshRunners: true})
+	batch, _, err := b.Batches.Run(as(t, "a"), request.Run{EnvironmentID: "a", Command: []string{"true"}, WaitFor: ptr(patient)},
+		request.Batch{Cases: []request.Case{{}, {}}, FreshRunners: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	wait.For(t, "the second case waits", func() bool { all, _ := b.WaitingClaims(t.Context(), WaitingFilter{}, 1, ""); return len(all) == 1 })
-	if used := b.Usage("a").Waiting.Used; used != 0 {
+	wait.For(t, "the second case waits", func() bool {
+		all, _ := b.usage.WaitingClaims(asServer(t), request.Waiting{}, 1, "")
+		return len(all) == 1
+	})
+	if used := b.Callers.Usage(runtime.Tenant{ID: "a"}).Waiting.Used; used != 0 {
 		t.Errorf("%d count", used)
 	}
 	b.config.Quotas.Remove("a")
@@ -190,12 +195,12 @@ func TestRunningBatchesAreLimitedPerTenant(t *testing.T) {
 	b := newBed(t)
 	b.batches.shares.Limit = 4
 	shared := true
-	if _, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "a", Shared: &shared, PoolSize: ptr(0)}); err != nil {
+	if _, _, err := b.Environments.Put(asServer(t), request.Environment{ID: "a", Shared: &shared, PoolSize: ptr(0)}); err != nil {
 		t.Fatal(err)
 	}
 	run := func(tenant runtime.TenantID) (runtime.Batch, error) {
-		in := RunInput{EnvironmentID: "a", Tenant: tenant, Command: []string{"sleep", "3600"}, WaitFor: ptr(patient)}
-		batch, _, err := b.RunBatch(t.Context(), in, BatchInput{Cases: []CaseInput{{}}})
+		in := request.Run{EnvironmentID: "a", Command: []string{"sleep", "3600"}, WaitFor: ptr(patient)}
+		batch, _, err := b.Batches.Run(as(t, tenant), in, request.Batch{Cases: []request.Case{{}}})
 		return batch, err
 	}
 	var all []runtime.Batch
@@ -225,7 +230,7 @@ func TestRunningBatchesAreLimitedPerTenant(t *testing.T) {
 	b.batches.shares.Limit = 4
 	full()
 	for _, batch := range all {
-		if _, err := b.CancelBatch(t.Context(), batch.ID); err != nil {
+		if _, err := b.Batches.Cancel(asServer(t), batch.ID); err != nil {
 			t.Error(err)
 		}
 		b.awaitBatch(t, batch.ID)
@@ -241,22 +246,22 @@ func TestRunningBatchesAreLimitedPerTenant(t *testing.T) {
 func TestUnwantedRunnerDoesNotSpendALaterClaimsKey(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
-	in := ClaimInput{EnvironmentID: "a", Key: "k", WaitFor: ptr(patient)}
-	r, err := b.Claim(t.Context(), in)
+	in := request.Claim{EnvironmentID: "a", Key: "k", WaitFor: ptr(patient)}
+	r, err := b.Runners.Claim(asServer(t), in)
 	if err != nil {
 		t.Fatal(err)
 	}
 	old := r
 	old.ID = runtime.NewRunnerID()
-	if err := b.ending(t.Context(), old); err != nil {
+	if err := b.ending(asServer(t), old); err != nil {
 		t.Error(err)
 	}
-	if again, err := b.Claim(t.Context(), in); err != nil || again.ID != r.ID {
+	if again, err := b.Runners.Claim(asServer(t), in); err != nil || again.ID != r.ID {
 		t.Errorf("%+v, %v", again, err)
 	}
-	if _, err := b.Release(t.Context(), r.ID); err != nil {
+	if _, err := b.Runners.Release(asServer(t), r.ID); err != nil {
 		t.Error(err)
 	}
-	_, err = b.Claim(t.Context(), in)
+	_, err = b.Runners.Claim(asServer(t), in)
 	wantCode(t, err, runtime.CodeRunnerGone, "")
 }

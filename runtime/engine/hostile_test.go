@@ -11,6 +11,7 @@ import (
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/test/clustertest"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -81,7 +82,7 @@ func hello(t *testing.T, conn net.Conn) bool {
 
 func (b *bed) startIn(t *testing.T, id runtime.RunnerID, limit int) runtime.ExecutionID {
 	t.Helper()
-	x, err := b.Start(t.Context(), StartInput{RunnerID: id, Command: []string{"x"}, TimeLimit: &limit, OutputLimit: ptr[int64](1 << 20)})
+	x, err := b.Executions.Start(asServer(t), request.Start{RunnerID: id, Command: []string{"x"}, TimeLimit: &limit, OutputLimit: ptr[int64](1 << 20)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +100,7 @@ func TestSilentAgentLosesItsRunner(t *testing.T) {
 		}
 	})
 	limited, cancelled := b.startIn(t, r.ID, 1), b.startIn(t, r.ID, 60)
-	if _, err := b.Cancel(t.Context(), cancelled); err != nil {
+	if _, err := b.Executions.Cancel(asServer(t), cancelled); err != nil {
 		t.Error(err)
 	}
 	if x := b.await(t, cancelled); x.End.Outcome != runtime.OutcomeCancelled {
@@ -136,7 +137,7 @@ func TestAgentThatIgnoresLimitsLosesItsRunner(t *testing.T) {
 	if x.End.Outcome != runtime.OutcomeOutputLimit || x.Usage.OutputBytes > 1<<20 {
 		t.Errorf("%+v after %d bytes", x.End, x.Usage.OutputBytes)
 	}
-	wait.For(t, "the runner is removed", func() bool { _, there := b.Runner(r.ID); return !there })
+	wait.For(t, "the runner is removed", func() bool { _, there := b.runners.get(r.ID); return !there })
 }
 
 func TestBrokenStreamsAreReopened(t *testing.T) {
@@ -158,14 +159,14 @@ func TestBrokenStreamsAreReopened(t *testing.T) {
 func TestAgentThatDoesNotReadCannotBlockTheServer(t *testing.T) {
 	b, c, r := hostile(t, func(conn net.Conn) { hello(t, conn) })
 	id := b.startIn(t, r.ID, 60)
-	wait.For(t, "runs", func() bool { x, _ := b.Execution(t.Context(), id, 0); return x.State == runtime.ExecutionRunning })
-	go b.Cancel(t.Context(), id)
+	wait.For(t, "runs", func() bool { x, _ := b.Executions.Get(asServer(t), id, 0); return x.State == runtime.ExecutionRunning })
+	go b.Executions.Cancel(asServer(t), id)
 	c.agent.Store(nil)
 	b.claim(t, "a")
-	if x, err := b.Execution(t.Context(), id, 0); err != nil || x.State != runtime.ExecutionRunning {
+	if x, err := b.Executions.Get(asServer(t), id, 0); err != nil || x.State != runtime.ExecutionRunning {
 		t.Errorf("the claim waited for the agent: %+v, %v", x, err)
 	}
-	go b.Release(t.Context(), r.ID)
+	go b.Runners.Release(asServer(t), r.ID)
 	b.claim(t, "a")
 	if x := b.await(t, id); x.End.Outcome != runtime.OutcomeRunnerGone && x.End.Outcome != runtime.OutcomeCancelled {
 		t.Errorf("%+v", x.End)
@@ -181,11 +182,11 @@ func TestEndIsStoredOnceTheStoreWorksAgain(t *testing.T) {
 	if _, err := db.Exec(`CREATE TRIGGER refuse BEFORE UPDATE ON executions BEGIN SELECT RAISE(FAIL, 'refused'); END`); err != nil {
 		t.Fatal(err)
 	}
-	x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"echo", "x"}})
+	x, err := b.Executions.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"echo", "x"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if x, err := b.Execution(t.Context(), x.ID, time.Second); err != nil || x.State == runtime.ExecutionFinished {
+	if x, err := b.Executions.Get(asServer(t), x.ID, time.Second); err != nil || x.State == runtime.ExecutionFinished {
 		t.Errorf("before it was stored: %+v, %v", x, err)
 	}
 	if _, err := db.Exec("DROP TRIGGER refuse"); err != nil {
@@ -205,15 +206,15 @@ func TestSharedCountersAreNotAttributedToOneExecution(t *testing.T) {
 	r := b.claim(t, "a")
 	var ids []runtime.ExecutionID
 	for range 2 {
-		x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"count", "1", "0", "0"}, Stdin: true})
+		x, err := b.Executions.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"count", "1", "0", "0"}, Stdin: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		ids = append(ids, x.ID)
 	}
 	wait.For(t, "both run", func() bool {
-		x, _ := b.Execution(t.Context(), ids[0], 0)
-		y, _ := b.Execution(t.Context(), ids[1], 0)
+		x, _ := b.Executions.Get(asServer(t), ids[0], 0)
+		y, _ := b.Executions.Get(asServer(t), ids[1], 0)
 		return x.State == runtime.ExecutionRunning && y.State == runtime.ExecutionRunning
 	})
 	b.fake.Count(r.ID, runtime.Evidence{ProcessLimitHits: 1, OOMKills: 1})
@@ -229,19 +230,19 @@ func TestSharedCountersAreNotAttributedToOneExecution(t *testing.T) {
 func TestRunContinuesWithoutItsCaller(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
-	gone, leave := context.WithCancel(t.Context())
+	gone, leave := context.WithCancel(asServer(t))
 	leave()
 	for i := range 20 { // which of the two continues first differs
-		in := RunInput{EnvironmentID: "a", Command: []string{"echo", "x"}, WaitFor: ptr(patient), Key: fmt.Sprint(i)}
-		if _, err := b.Execute(gone, in); err != nil && !errors.Is(err, context.Canceled) {
+		in := request.Run{EnvironmentID: "a", Command: []string{"echo", "x"}, WaitFor: ptr(patient), Key: fmt.Sprint(i)}
+		if _, err := b.Executions.Run(gone, in); err != nil && !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
-		x, err := b.Execute(t.Context(), in)
+		x, err := b.Executions.Run(asServer(t), in)
 		if err != nil {
 			t.Fatal(err)
 		}
 		b.await(t, x.ID)
-		if stored, found, err := b.store.ExecutionByKey(t.Context(), "run/"+in.Key); err != nil || !found || stored.ID != x.ID || stored.End.Outcome != runtime.OutcomeExited {
+		if stored, found, err := b.store.ExecutionByKey(asServer(t), "run/"+in.Key); err != nil || !found || stored.ID != x.ID || stored.End.Outcome != runtime.OutcomeExited {
 			t.Errorf("%+v, %t, %v", stored, found, err)
 		}
 		b.wantOutput(t, x.ID, "x\n")
@@ -254,12 +255,12 @@ func TestRunIsIdempotent(t *testing.T) {
 	begun, goOn := make(chan struct{}, 1), make(chan struct{})
 	b.fake.OnStart(func(runtime.RunnerID) error { begun <- struct{}{}; <-goOn; return nil })
 	b.environment(t, "a", 0)
-	in := RunInput{EnvironmentID: "a", Command: []string{"sleep", "0.3"}, WaitFor: ptr(patient), Key: "k",
+	in := request.Run{EnvironmentID: "a", Command: []string{"sleep", "0.3"}, WaitFor: ptr(patient), Key: "k",
 		Files: []runtime.FileWrite{{Path: "f", Data: []byte("x")}}}
-	ctx, leave := context.WithCancel(t.Context())
+	ctx, leave := context.WithCancel(asServer(t))
 	left := make(chan error, 1)
 	go func() {
-		_, err := b.Execute(ctx, in)
+		_, err := b.Executions.Run(ctx, in)
 		left <- err
 	}()
 	wait.Receive(t, begun, "a runner starts")
@@ -268,11 +269,11 @@ func TestRunIsIdempotent(t *testing.T) {
 		t.Fatal("the first was answered")
 	}
 	close(goOn)
-	first, err := b.Execute(t.Context(), in)
+	first, err := b.Executions.Run(asServer(t), in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := b.Execute(t.Context(), in)
+	second, err := b.Executions.Run(asServer(t), in)
 	if err != nil || second.ID != first.ID {
 		t.Errorf("%+v, %v", second, err)
 	}
@@ -288,7 +289,7 @@ func TestDeleteAndPutAgree(t *testing.T) {
 	b := newBed(t)
 	for range 300 {
 		b.environment(t, "a", 1)
-		if _, err := b.DeleteEnvironment(t.Context(), "a", true, seesEnvironment); err != nil {
+		if _, err := b.Environments.Delete(asServer(t), "a", true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -300,22 +301,22 @@ func TestClosedStdin(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
-	x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Shell: ptr("sleep 60"), Stdin: true})
+	x, err := b.Executions.Start(asServer(t), request.Start{RunnerID: r.ID, Shell: ptr("sleep 60"), Stdin: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // a repeat is no error
-		n, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: x.ID, Data: []byte("abc"), Offset: ptr[int64](0), Close: true})
+		n, err := b.Executions.WriteStdin(asServer(t), request.Stdin{ExecutionID: x.ID, Data: []byte("abc"), Offset: ptr[int64](0), Close: true})
 		if err != nil || n != 3 {
 			t.Error(n, err)
 		}
 	}
-	_, err = b.WriteStdin(t.Context(), StdinInput{ExecutionID: x.ID, Data: []byte("def")})
+	_, err = b.Executions.WriteStdin(asServer(t), request.Stdin{ExecutionID: x.ID, Data: []byte("def")})
 	wantCode(t, err, runtime.CodeConflict, "")
-	if _, err := b.Release(t.Context(), r.ID); err != nil {
+	if _, err := b.Runners.Release(asServer(t), r.ID); err != nil {
 		t.Fatal(err)
 	}
 	b.await(t, x.ID)
-	_, err = b.WriteStdin(t.Context(), StdinInput{ExecutionID: x.ID, Data: []byte("def")})
+	_, err = b.Executions.WriteStdin(asServer(t), request.Stdin{ExecutionID: x.ID, Data: []byte("def")})
 	wantCode(t, err, runtime.CodeRunnerGone, "")
 }

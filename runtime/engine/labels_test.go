@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -18,9 +19,9 @@ func labels(pairs ...string) (all []runtime.Label) {
 }
 
 // found returns the executions that a search finds, oldest first.
-func (b *bed) found(t *testing.T, filter ExecutionFilter) []runtime.Execution {
+func (b *bed) found(t *testing.T, filter request.Executions) []runtime.Execution {
 	t.Helper()
-	page, err := b.Executions(t.Context(), filter, 100, "")
+	page, err := b.Executions.List(asServer(t), filter, 100, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,36 +33,36 @@ func (b *bed) found(t *testing.T, filter ExecutionFilter) []runtime.Execution {
 func TestExecutionsKeepTheirLabels(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
-	r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", WaitFor: ptr(patient), Labels: labels("user", "ada", "course", "c")})
+	r, err := b.Runners.Claim(asServer(t), request.Claim{EnvironmentID: "a", WaitFor: ptr(patient), Labels: labels("user", "ada", "course", "c")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Shell: ptr("exit 3"), Labels: labels("user", "bob", "step", "1")})
+	x, err := b.Executions.Start(asServer(t), request.Start{RunnerID: r.ID, Shell: ptr("exit 3"), Labels: labels("user", "bob", "step", "1")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := labels("course", "c", "user", "bob", "step", "1")
-	if x, err = b.Execution(t.Context(), x.ID, wait.Limit); err != nil || !slices.Equal(x.Labels, want) || x.CommandLine() != "exit 3" {
+	if x, err = b.Executions.Get(asServer(t), x.ID, wait.Limit); err != nil || !slices.Equal(x.Labels, want) || x.CommandLine() != "exit 3" {
 		t.Errorf("%+v, %v", x, err)
 	}
 	plain := b.run(t, r.ID, "true").ID
-	if _, err := b.Release(t.Context(), r.ID); err != nil {
+	if _, err := b.Runners.Release(asServer(t), r.ID); err != nil {
 		t.Fatal(err)
 	}
 	b.stop()
 	b.start(t)
-	if kept, err := b.Execution(t.Context(), x.ID, 0); err != nil || !slices.Equal(kept.Labels, want) || kept.CommandLine() != "exit 3" {
+	if kept, err := b.Executions.Get(asServer(t), x.ID, 0); err != nil || !slices.Equal(kept.Labels, want) || kept.CommandLine() != "exit 3" {
 		t.Errorf("%+v, %v", kept, err)
 	}
 	for _, test := range []struct {
-		filter ExecutionFilter
+		filter request.Executions
 		want   []runtime.ExecutionID
 	}{
-		{ExecutionFilter{Labels: []runtime.LabelFilter{{Name: "course", Value: ptr("c")}}}, []runtime.ExecutionID{x.ID, plain}},
-		{ExecutionFilter{Labels: []runtime.LabelFilter{{Name: "user", Value: ptr("ada")}}}, []runtime.ExecutionID{plain}},
-		{ExecutionFilter{Labels: []runtime.LabelFilter{{Name: "step"}}}, []runtime.ExecutionID{x.ID}},
-		{ExecutionFilter{Command: "EXIT"}, []runtime.ExecutionID{x.ID}},
-		{ExecutionFilter{Failed: ptr(false)}, []runtime.ExecutionID{plain}},
+		{request.Executions{Labels: []runtime.LabelFilter{{Name: "course", Value: ptr("c")}}}, []runtime.ExecutionID{x.ID, plain}},
+		{request.Executions{Labels: []runtime.LabelFilter{{Name: "user", Value: ptr("ada")}}}, []runtime.ExecutionID{plain}},
+		{request.Executions{Labels: []runtime.LabelFilter{{Name: "step"}}}, []runtime.ExecutionID{x.ID}},
+		{request.Executions{Command: "EXIT"}, []runtime.ExecutionID{x.ID}},
+		{request.Executions{Failed: ptr(false)}, []runtime.ExecutionID{plain}},
 	} {
 		var got []runtime.ExecutionID
 		for _, x := range b.found(t, test.filter) {
@@ -82,23 +83,23 @@ func TestLabelsOfAnExecutionAreBounded(t *testing.T) {
 	for i := range many {
 		many[i] = runtime.Label{Name: fmt.Sprint("n", i)}
 	}
-	r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", WaitFor: ptr(patient), Labels: many})
+	r, err := b.Runners.Claim(asServer(t), request.Claim{EnvironmentID: "a", WaitFor: ptr(patient), Labels: many})
 	if err != nil {
 		t.Fatal(err)
 	}
-	one := StartInput{RunnerID: r.ID, Command: []string{"true"}, Labels: labels("one", "more")}
-	_, err = b.Start(t.Context(), one)
-	_, _, ofBatch := b.StartBatch(t.Context(), one, BatchInput{Cases: make([]CaseInput, 1)})
+	one := request.Start{RunnerID: r.ID, Command: []string{"true"}, Labels: labels("one", "more")}
+	_, err = b.Executions.Start(asServer(t), one)
+	_, _, ofBatch := b.Batches.Start(asServer(t), one, request.Batch{Cases: make([]request.Case, 1)})
 	for _, err := range []error{err, ofBatch} {
 		if runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(err.Error(), "labels: must be at most 32 labels including those of the claim, not 33") {
 			t.Error(err)
 		}
 	}
 	one.Labels = labels("n0", "other")
-	if x, err := b.Start(t.Context(), one); err != nil || len(x.Labels) != runtime.MaxLabels {
+	if x, err := b.Executions.Start(asServer(t), one); err != nil || len(x.Labels) != runtime.MaxLabels {
 		t.Error(x.Labels, err)
 	}
-	if _, err := b.Executions(t.Context(), ExecutionFilter{Command: strings.Repeat("x", 257)}, 1, ""); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(err.Error(), "command: must be at most 256 bytes") {
+	if _, err := b.Executions.List(asServer(t), request.Executions{Command: strings.Repeat("x", 257)}, 1, ""); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(err.Error(), "command: must be at most 256 bytes") {
 		t.Error(err)
 	}
 }
@@ -108,22 +109,22 @@ func TestDifferentLabelsConflictOnAKey(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 2)
 	r := b.claim(t, "a")
-	cases := BatchInput{Cases: make([]CaseInput, 1)}
+	cases := request.Batch{Cases: make([]request.Case, 1)}
 	for name, start := range map[string]func(of []runtime.Label) (any, error){
 		"start": func(of []runtime.Label) (any, error) {
-			x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"true"}, Key: "s", Labels: of})
+			x, err := b.Executions.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"true"}, Key: "s", Labels: of})
 			return x.ID, err
 		},
 		"run": func(of []runtime.Label) (any, error) {
-			x, err := b.Execute(t.Context(), RunInput{EnvironmentID: "a", WaitFor: ptr(patient), Command: []string{"true"}, Key: "r", Labels: of})
+			x, err := b.Executions.Run(asServer(t), request.Run{EnvironmentID: "a", WaitFor: ptr(patient), Command: []string{"true"}, Key: "r", Labels: of})
 			return x.ID, err
 		},
 		"start of a batch": func(of []runtime.Label) (any, error) {
-			made, _, err := b.StartBatch(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"true"}, Key: "sb", Labels: of}, cases)
+			made, _, err := b.Batches.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"true"}, Key: "sb", Labels: of}, cases)
 			return made.ID, err
 		},
 		"run of a batch": func(of []runtime.Label) (any, error) {
-			made, _, err := b.RunBatch(t.Context(), RunInput{EnvironmentID: "a", WaitFor: ptr(patient), Command: []string{"true"}, Key: "rb", Labels: of}, cases)
+			made, _, err := b.Batches.Run(asServer(t), request.Run{EnvironmentID: "a", WaitFor: ptr(patient), Command: []string{"true"}, Key: "rb", Labels: of}, cases)
 			return made.ID, err
 		},
 	} {
@@ -149,18 +150,18 @@ func TestDifferentLabelsConflictOnAKey(t *testing.T) {
 func TestEachExecutionOfABatchHasItsLabels(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 2)
-	run := RunInput{EnvironmentID: "a", WaitFor: ptr(patient), Shell: ptr("exit 3"), Labels: labels("user", "ada")}
-	built := BatchInput{Build: &BuildInput{Shell: ptr("true")}, Cases: []CaseInput{{Args: []string{"a b"}}, {}}}
-	fresh := BatchInput{FreshRunners: true, Cases: []CaseInput{{Args: []string{"a b"}}, {}}}
-	for of, in := range map[string]BatchInput{"one runner": built, "fresh runners": fresh} {
+	run := request.Run{EnvironmentID: "a", WaitFor: ptr(patient), Shell: ptr("exit 3"), Labels: labels("user", "ada")}
+	built := request.Batch{Build: &request.Build{Shell: ptr("true")}, Cases: []request.Case{{Args: []string{"a b"}}, {}}}
+	fresh := request.Batch{FreshRunners: true, Cases: []request.Case{{Args: []string{"a b"}}, {}}}
+	for of, in := range map[string]request.Batch{"one runner": built, "fresh runners": fresh} {
 		run.Labels = labels("user", "ada", "of", of)
-		made, _, err := b.RunBatch(t.Context(), run, in)
+		made, _, err := b.Batches.Run(asServer(t), run, in)
 		if err != nil {
 			t.Fatal(err)
 		}
 		b.awaitBatch(t, made.ID)
 		lines := map[string]int{}
-		for _, x := range b.found(t, ExecutionFilter{Labels: []runtime.LabelFilter{{Name: "of", Value: &of}}}) {
+		for _, x := range b.found(t, request.Executions{Labels: []runtime.LabelFilter{{Name: "of", Value: &of}}}) {
 			if !slices.Equal(x.Labels, run.Labels) {
 				t.Errorf("%s: %v", of, x.Labels)
 			}
@@ -184,16 +185,16 @@ func TestBatchesLabelTheirRunners(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 2)
 	held := b.claim(t, "a")
-	sleep, cases := []string{"sleep", "3600"}, []CaseInput{{}}
+	sleep, cases := []string{"sleep", "3600"}, []request.Case{{}}
 	for of, start := range map[string]func(of []runtime.Label) (runtime.Batch, runtime.Execution, error){
 		"claimed": func(of []runtime.Label) (runtime.Batch, runtime.Execution, error) {
-			return b.StartBatch(t.Context(), StartInput{RunnerID: held.ID, Command: sleep, Labels: of}, BatchInput{Cases: cases})
+			return b.Batches.Start(asServer(t), request.Start{RunnerID: held.ID, Command: sleep, Labels: of}, request.Batch{Cases: cases})
 		},
 		"one": func(of []runtime.Label) (runtime.Batch, runtime.Execution, error) {
-			return b.RunBatch(t.Context(), RunInput{EnvironmentID: "a", WaitFor: ptr(patient), Command: sleep, Labels: of}, BatchInput{Cases: cases})
+			return b.Batches.Run(asServer(t), request.Run{EnvironmentID: "a", WaitFor: ptr(patient), Command: sleep, Labels: of}, request.Batch{Cases: cases})
 		},
 		"fresh": func(of []runtime.Label) (runtime.Batch, runtime.Execution, error) {
-			return b.RunBatch(t.Context(), RunInput{EnvironmentID: "a", WaitFor: ptr(patient), Command: sleep, Labels: of}, BatchInput{Cases: cases, FreshRunners: true})
+			return b.Batches.Run(asServer(t), request.Run{EnvironmentID: "a", WaitFor: ptr(patient), Command: sleep, Labels: of}, request.Batch{Cases: cases, FreshRunners: true})
 		},
 	} {
 		made, x, err := start(labels("of", of))
@@ -203,11 +204,11 @@ func TestBatchesLabelTheirRunners(t *testing.T) {
 		if !slices.Equal(x.Labels, labels("of", of)) {
 			t.Errorf("%s: %v", of, x.Labels)
 		}
-		r, _ := b.Runner(x.RunnerID)
+		r, _ := b.runners.get(x.RunnerID)
 		if got := len(r.Claim.Labels) > 0; got != (of != "claimed") {
 			t.Errorf("%s: its runner has %v", of, r.Claim.Labels)
 		}
-		if _, err := b.CancelBatch(t.Context(), made.ID); err != nil {
+		if _, err := b.Batches.Cancel(asServer(t), made.ID); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -218,27 +219,27 @@ func TestRunnersAreSearched(t *testing.T) {
 	b.environment(t, "a", 2)
 	var ids []runtime.RunnerID
 	for _, user := range []string{"ada", "bob"} {
-		r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", WaitFor: ptr(patient), Labels: labels("user", user)})
+		r, err := b.Runners.Claim(asServer(t), request.Claim{EnvironmentID: "a", WaitFor: ptr(patient), Labels: labels("user", user)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		ids = append(ids, r.ID)
 	}
-	first, _ := b.Runner(ids[0])
+	first, _ := b.runners.get(ids[0])
 	user := func(name string) []runtime.LabelFilter { return []runtime.LabelFilter{{Name: "user", Value: &name}} }
 	for name, test := range map[string]struct {
-		filter RunnerFilter
+		filter request.Runners
 		want   int
 	}{
-		"a label":        {RunnerFilter{Labels: user("ada")}, 1},
-		"any value":      {RunnerFilter{Labels: []runtime.LabelFilter{{Name: "user"}}}, 2},
-		"no such label":  {RunnerFilter{Labels: user("Ada")}, 0},
-		"from then on":   {RunnerFilter{From: first.CreatedAt, Labels: user("ada")}, 1},
-		"from later on":  {RunnerFilter{From: first.CreatedAt.Add(1), Labels: user("ada")}, 0},
-		"before then":    {RunnerFilter{To: first.CreatedAt, Labels: user("ada")}, 0},
-		"before shortly": {RunnerFilter{To: first.CreatedAt.Add(1), Labels: user("ada")}, 1},
+		"a label":        {request.Runners{Labels: user("ada")}, 1},
+		"any value":      {request.Runners{Labels: []runtime.LabelFilter{{Name: "user"}}}, 2},
+		"no such label":  {request.Runners{Labels: user("Ada")}, 0},
+		"from then on":   {request.Runners{From: first.CreatedAt, Labels: user("ada")}, 1},
+		"from later on":  {request.Runners{From: first.CreatedAt.Add(1), Labels: user("ada")}, 0},
+		"before then":    {request.Runners{To: first.CreatedAt, Labels: user("ada")}, 0},
+		"before shortly": {request.Runners{To: first.CreatedAt.Add(1), Labels: user("ada")}, 1},
 	} {
-		if got := b.Runners(test.filter); len(got) != test.want {
+		if got := b.runners.list(test.filter); len(got) != test.want {
 			t.Errorf("%s: %d, not %d", name, len(got), test.want)
 		}
 	}
@@ -250,28 +251,28 @@ func TestCommandLinesOfClients(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
-	in := StartInput{RunnerID: r.ID, Command: []string{"echo", "script"}, CommandLine: "hello.c x", Key: "k"}
-	x, err := b.Start(t.Context(), in)
+	in := request.Start{RunnerID: r.ID, Command: []string{"echo", "script"}, CommandLine: "hello.c x", Key: "k"}
+	x, err := b.Executions.Start(asServer(t), in)
 	if err != nil || x.CommandLine() != "hello.c x" {
 		t.Fatal(x.CommandLine(), err)
 	}
-	if again, err := b.Start(t.Context(), in); err != nil || again.ID != x.ID {
+	if again, err := b.Executions.Start(asServer(t), in); err != nil || again.ID != x.ID {
 		t.Error(again, err)
 	}
 	in.CommandLine = "hello.c y"
-	_, err = b.Start(t.Context(), in)
+	_, err = b.Executions.Start(asServer(t), in)
 	wantCode(t, err, runtime.CodeConflict, "")
 	b.await(t, x.ID)
-	of := BatchInput{Build: &BuildInput{Command: []string{"true"}}, Cases: []CaseInput{{Args: []string{"1", "two words"}}, {}}}
-	batched, _, err := b.StartBatch(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"echo", "script"}, CommandLine: "./main"}, of)
+	of := request.Batch{Build: &request.Build{Command: []string{"true"}}, Cases: []request.Case{{Args: []string{"1", "two words"}}, {}}}
+	batched, _, err := b.Batches.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"echo", "script"}, CommandLine: "./main"}, of)
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.awaitBatch(t, batched.ID)
-	if _, err := b.Release(t.Context(), r.ID); err != nil {
+	if _, err := b.Runners.Release(asServer(t), r.ID); err != nil {
 		t.Fatal(err)
 	}
-	run, err := b.Execute(t.Context(), RunInput{EnvironmentID: "a", Command: []string{"echo", "script"}, CommandLine: "of a run", WaitFor: ptr(patient)})
+	run, err := b.Executions.Run(asServer(t), request.Run{EnvironmentID: "a", Command: []string{"echo", "script"}, CommandLine: "of a run", WaitFor: ptr(patient)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,13 +280,13 @@ func TestCommandLinesOfClients(t *testing.T) {
 	b.stop()
 	b.start(t)
 	var lines []string
-	for _, x := range b.found(t, ExecutionFilter{EnvironmentID: "a"}) {
+	for _, x := range b.found(t, request.Executions{EnvironmentID: "a"}) {
 		lines = append(lines, x.CommandLine())
 	}
 	if want := []string{"hello.c x", "true", "./main 1 'two words'", "./main", "of a run"}; !slices.Equal(lines, want) {
 		t.Errorf("%q, not %q", lines, want)
 	}
-	if found := b.found(t, ExecutionFilter{Command: "HELLO.C"}); len(found) != 1 || !slices.Equal(found[0].Command, in.Command) {
+	if found := b.found(t, request.Executions{Command: "HELLO.C"}); len(found) != 1 || !slices.Equal(found[0].Command, in.Command) {
 		t.Errorf("%+v", found)
 	}
 }

@@ -1,30 +1,23 @@
 package engine
 
 import (
-	"context"
-	"fmt"
 	"sync"
 	"time"
-
-	"github.com/rockpool/rockpool/runtime"
-)
-
-// The bounds of a lease.
-const (
-	minLease = 10 * time.Second
-	maxLease = runtime.MaxTimeLimit
 )
 
 // leaseSteps is the number of equal steps of a lease. Time in which this server was stopped, so that no
 // client could renew, costs at most one step.
 const leaseSteps = 4
 
-// leases ends the executions and batches whose clients stop renewing them. Only this process's
-// monotonic time counts: after a restart, each lease begins again.
+// leases end the executions and batches whose clients stop renewing them. Only this process's
+// monotonic time counts: after a restart, each lease begins again. Methods are safe for concurrent use.
 type leases struct {
 	mu   sync.Mutex // guards byID and the leases in it
 	byID map[string]*lease
 }
+
+// newLeases returns leases without any.
+func newLeases() *leases { return &leases{byID: map[string]*lease{}} }
 
 // A lease is one that hasn't ended.
 type lease struct {
@@ -86,30 +79,3 @@ func (all *leases) end(id string) {
 		delete(all.byID, id)
 	}
 }
-
-// leaseExecution cancels an execution when its lease ends.
-func (e *Engine) leaseExecution(x runtime.Execution) {
-	e.leases.grant(string(x.ID), x.Lease, func() {
-		// A server that stops leaves the execution to the next one.
-		_ = e.jobs.add(func(ctx context.Context) {
-			if s := e.sessions.get(x.ID); s != nil {
-				s.Lapse(ctx)
-			}
-		})
-	})
-}
-
-// leaseBatch cancels a batch when its lease ends.
-func (e *Engine) leaseBatch(b runtime.Batch) {
-	e.leases.grant(string(b.ID), b.Lease, func() {
-		_ = e.jobs.add(func(ctx context.Context) {
-			if _, err := e.cancelBatch(ctx, b.ID, fmt.Sprintf("it was cancelled: the client that started it is gone; it didn't renew its lease of %d s", b.Lease/time.Second)); err != nil && ctx.Err() == nil {
-				e.leaseBatch(b) // the database may be unavailable: try again later
-			}
-		})
-	})
-}
-
-// RenewLease restarts the lease of an execution or batch. It reports false if that has ended or has no
-// lease.
-func (e *Engine) RenewLease(id string) bool { return e.leases.renew(id) }

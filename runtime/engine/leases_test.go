@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/request"
 )
 
 func TestALeaseEndsWhenNobodyRenewsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := &leases{byID: map[string]*lease{}}
+		all := newLeases()
 		began := time.Now()
 		var mu sync.Mutex // guards lapsed
 		lapsed := map[string]time.Duration{}
@@ -62,16 +63,16 @@ func TestLeasesBeginAgainAfterARestart(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
-	in := StartInput{RunnerID: r.ID, Command: []string{"sleep", "3600"}, Lease: ptr(3600)}
+	in := request.Start{RunnerID: r.ID, Command: []string{"sleep", "3600"}, Lease: ptr(3600)}
 	x := b.startCommand(t, in)
-	l, _, err := b.StartBatch(t.Context(), in, BatchInput{Cases: make([]CaseInput, 2)})
+	l, _, err := b.Batches.Start(asServer(t), in, request.Batch{Cases: make([]request.Case, 2)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.stop()
 	b.start(t)
 	for _, id := range []string{string(x.ID), string(l.ID)} {
-		if !b.RenewLease(id) {
+		if !b.leases.renew(id) {
 			t.Errorf("the lease of %s can't be renewed", id)
 		}
 		b.lapse(t, id)
@@ -82,7 +83,7 @@ func TestLeasesBeginAgainAfterARestart(t *testing.T) {
 	if end := b.awaitBatch(t, l.ID); end.Outcome != runtime.BatchCancelled || !strings.Contains(end.Message, "lease of 3600 s") {
 		t.Errorf("the batch ended as %s: %s", end.Outcome, end.Message)
 	}
-	if b.RenewLease(string(x.ID)) || b.RenewLease(string(l.ID)) {
+	if b.leases.renew(string(x.ID)) || b.leases.renew(string(l.ID)) {
 		t.Error("a lease that has ended is renewed")
 	}
 }

@@ -16,13 +16,13 @@ import (
 // ends the start.
 func TestNothingIsServedBeforeLed(t *testing.T) {
 	fake := clustertest.NewFake()
-	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
+	db, err := store.Open(asServer(t), filepath.Join(t.TempDir(), "db"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	broken := errors.New("the tokens can't be read")
 	e := New(fake, db, Config{Dir: t.TempDir(), Logger: zap.NewNop(), Led: func(context.Context) error { return broken }})
-	if err := e.Run(t.Context()); !errors.Is(err, broken) {
+	if err := e.Run(asServer(t)); !errors.Is(err, broken) {
 		t.Errorf("it ran on: %v", err)
 	}
 	select {

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/executions"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -13,16 +15,16 @@ import (
 func TestLines(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
-	x, err := b.Start(t.Context(), StartInput{RunnerID: b.claim(t, "a").ID, Command: []string{"cat"}, Stdin: true})
+	x, err := b.Executions.Start(asServer(t), request.Start{RunnerID: b.claim(t, "a").ID, Command: []string{"cat"}, Stdin: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := func(q LineQuery) (LinePage, string) {
+	lines := func(q executions.LineQuery) (executions.LinePage, string) {
 		t.Helper()
 		if q.MaxLines == 0 {
 			q.MaxLines = 10
 		}
-		page, err := b.Lines(t.Context(), x.ID, q)
+		page, err := b.Executions.Lines(asServer(t), x.ID, q)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,13 +36,13 @@ func TestLines(t *testing.T) {
 	}
 	write := func(text string, end bool) {
 		t.Helper()
-		if _, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: x.ID, Data: []byte(text), Close: end}); err != nil {
+		if _, err := b.Executions.WriteStdin(asServer(t), request.Stdin{ExecutionID: x.ID, Data: []byte(text), Close: end}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	write("one\ntw", false)
-	wait.For(t, "it is printed", func() bool { _, got := lines(LineQuery{}); return got == "1 one|2 tw" })
-	page, _ := lines(LineQuery{})
+	wait.For(t, "it is printed", func() bool { _, got := lines(executions.LineQuery{}); return got == "1 one|2 tw" })
+	page, _ := lines(executions.LineQuery{})
 	if last := page.Lines[1]; !last.Open || page.Next != 2 || page.More || page.Total != 2 || last.At.Before(x.Marks.QueuedAt) {
 		t.Errorf("%+v", page)
 	}
@@ -50,35 +52,35 @@ func TestLines(t *testing.T) {
 	}
 	b.await(t, x.ID)
 	for range 2 {
-		page, got := lines(LineQuery{})
+		page, got := lines(executions.LineQuery{})
 		if got != "1 one|2 two|3 three" || page.Next != 0 || page.Lines[2].Open {
 			t.Errorf("%s, next %d", got, page.Next)
 		}
-		if _, got := lines(LineQuery{From: ptr(int64(2)), MaxLines: 1}); got != "2 two" {
+		if _, got := lines(executions.LineQuery{From: ptr(int64(2)), MaxLines: 1}); got != "2 two" {
 			t.Error(got)
 		}
-		if page, got := lines(LineQuery{Last: true, MaxLines: 2}); got != "2 two|3 three" || page.Before != 1 {
+		if page, got := lines(executions.LineQuery{Last: true, MaxLines: 2}); got != "2 two|3 three" || page.Before != 1 {
 			t.Error(got, page.Before)
 		}
-		if _, got := lines(LineQuery{Containing: ptr("T")}); got != "2 two|3 three" {
+		if _, got := lines(executions.LineQuery{Containing: ptr("T")}); got != "2 two|3 three" {
 			t.Error(got)
 		}
 		b.stop()
 		b.start(t)
 	}
 
-	for field, q := range map[string]LineQuery{
+	for field, q := range map[string]executions.LineQuery{
 		"last":       {MaxLines: 1, Last: true, From: ptr(int64(1))},
 		"maxLines":   {MaxLines: 1001},
 		"from":       {MaxLines: 1, From: ptr(int64(0))},
 		"skip":       {MaxLines: 1, From: ptr(int64(1)), Skip: ptr(int64(1))},
 		"containing": {MaxLines: 1, Containing: ptr("")},
 	} {
-		_, err := b.Lines(t.Context(), x.ID, q)
+		_, err := b.Executions.Lines(asServer(t), x.ID, q)
 		wantCode(t, err, runtime.CodeInvalidInput, field)
 	}
-	_, err = b.Lines(t.Context(), x.ID, LineQuery{MaxLines: 1, Skip: ptr(int64(-1))})
+	_, err = b.Executions.Lines(asServer(t), x.ID, executions.LineQuery{MaxLines: 1, Skip: ptr(int64(-1))})
 	wantCode(t, err, runtime.CodeInvalidInput, "skip")
-	_, err = b.Lines(t.Context(), "none", LineQuery{MaxLines: 1})
+	_, err = b.Executions.Lines(asServer(t), "none", executions.LineQuery{MaxLines: 1})
 	wantCode(t, err, runtime.CodeExecutionNotFound, "")
 }

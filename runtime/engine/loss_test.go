@@ -15,7 +15,10 @@ import (
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/activity"
 	"github.com/rockpool/rockpool/runtime/events"
+	"github.com/rockpool/rockpool/runtime/executions"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/test/clustertest"
 	"github.com/rockpool/rockpool/test/descriptors"
@@ -55,7 +58,7 @@ func TestLossCausesOfDamagedLogs(t *testing.T) {
 			b := newBed(t)
 			b.environment(t, "a", 1)
 			x := b.run(t, b.claim(t, "a").ID, "zeros", "100000")
-			if page, err := b.Lines(t.Context(), x.ID, LineQuery{MaxLines: 10}); err != nil || len(page.Lines) != 1 || !page.Lines[0].Truncated {
+			if page, err := b.Executions.Lines(asServer(t), x.ID, executions.LineQuery{MaxLines: 10}); err != nil || len(page.Lines) != 1 || !page.Lines[0].Truncated {
 				t.Error(page, err)
 			}
 			if err := test.change(b.logs.Path(x.ID)); err != nil {
@@ -66,7 +69,7 @@ func TestLossCausesOfDamagedLogs(t *testing.T) {
 				if test.want == "" && len(causes) > 0 || test.want != "" && (!slices.Equal(causes, []runtime.LossCause{test.want}) || lost == 0) {
 					t.Errorf("%d bytes are lost because of %q", lost, causes)
 				}
-				page, err := b.Lines(t.Context(), x.ID, LineQuery{MaxLines: 10})
+				page, err := b.Executions.Lines(asServer(t), x.ID, executions.LineQuery{MaxLines: 10})
 				if last := page.Lines[len(page.Lines)-1]; err != nil || last.Cause != test.want || last.Lost != lost || page.Next != 0 {
 					t.Errorf("the last line has %d lost bytes because of %q, %v", last.Lost, last.Cause, err)
 				}
@@ -99,18 +102,18 @@ func appendTo(path, text string) error {
 func TestFullDiskIsTheLossCause(t *testing.T) {
 	const limit = 1 << 20
 	b, r := keeping(t, Config{KeepBytes: limit})
-	nothing, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"cat"}, Stdin: true})
+	nothing, err := b.Executions.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"cat"}, Stdin: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	before := b.Stats().OutputLost
 	b.logs.Quota().Add(limit)
-	if _, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: nothing.ID, Data: []byte("lost")}); err != nil {
+	if _, err := b.Executions.WriteStdin(asServer(t), request.Stdin{ExecutionID: nothing.ID, Data: []byte("lost")}); err != nil {
 		t.Fatal(err)
 	}
 	wait.For(t, "it is lost", func() bool { return b.Stats().OutputLost > before })
 	b.logs.Quota().Add(-limit)
-	if _, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: nothing.ID, Close: true}); err != nil {
+	if _, err := b.Executions.WriteStdin(asServer(t), request.Stdin{ExecutionID: nothing.ID, Close: true}); err != nil {
 		t.Fatal(err)
 	}
 	b.await(t, nothing.ID)
@@ -152,14 +155,14 @@ func TestLossCauseSurvivesAPowerCut(t *testing.T) {
 func powerCut(t *testing.T, all bool) {
 	const limit = 1 << 20
 	b, r := keeping(t, Config{KeepBytes: limit})
-	x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"cat"}, Stdin: true})
+	x, err := b.Executions.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"cat"}, Stdin: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	prints := func(text string, counted func() int64) {
 		t.Helper()
 		before := counted()
-		if _, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: x.ID, Data: []byte(text)}); err != nil {
+		if _, err := b.Executions.WriteStdin(asServer(t), request.Stdin{ExecutionID: x.ID, Data: []byte(text)}); err != nil {
 			t.Fatal(err)
 		}
 		wait.For(t, text, func() bool { return counted() == before+int64(len(text)) })
@@ -178,11 +181,11 @@ func powerCut(t *testing.T, all bool) {
 	}
 	prints("cut off", func() int64 { return b.Stats().Output })
 	wait.For(t, "the agent has forgotten it", func() bool {
-		conn, err := b.fake.Dial(t.Context(), r.ID)
+		conn, err := b.fake.Dial(asServer(t), r.ID)
 		if err != nil {
 			return false
 		}
-		answer, err := agent.PingAgent(t.Context(), conn)
+		answer, err := agent.PingAgent(asServer(t), conn)
 		return err == nil && len(answer.Executions) == 1 && answer.Executions[0].Held == int64(len("lost"+"kept"+"cut off"))
 	})
 	b.stop()
@@ -190,7 +193,7 @@ func powerCut(t *testing.T, all bool) {
 		t.Fatal(err)
 	}
 	b.start(t)
-	if _, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: x.ID, Data: []byte("after"), Close: true}); err != nil {
+	if _, err := b.Executions.WriteStdin(asServer(t), request.Stdin{ExecutionID: x.ID, Data: []byte("after"), Close: true}); err != nil {
 		t.Fatal(err)
 	}
 	b.await(t, x.ID)
@@ -208,7 +211,7 @@ func TestEndOfALossIsKnownWithoutBeingStored(t *testing.T) {
 	x := b.run(t, b.claim(t, "a").ID, "echo", "x")
 	for from, want := range map[int64]runtime.LossCause{0: "", 2: runtime.LossStorageFull} {
 		x.Losses = []runtime.OutputLoss{{From: from, Cause: runtime.LossStorageFull}}
-		s := b.host.Resume(t.Context(), store.Unfinished{Execution: x}, nil, b.logs.Place(x.ID), b.notRestored)
+		s := b.host.Resume(asServer(t), store.Unfinished{Execution: x}, nil, b.logs.Place(x.ID), b.notRestored)
 		if cause, _ := s.Execution().LossAt(2); cause != want {
 			t.Errorf("from %d on: behind the log it is %q, not %q", from, cause, want)
 		}
@@ -250,10 +253,10 @@ func TestUnwrittenOutputIsReportedAsLost(t *testing.T) {
 	d.Starve(t)
 	wait.For(t, "it is down, and says why", func() bool { // a busy disk doesn't answer in time: that is DOWN, too
 		c := b.component(t, "output")
-		return c.Status == HealthDown && (strings.Contains(c.Message, unix.EIO.Error()) || strings.Contains(c.Message, unix.ENOSPC.Error()))
+		return c.Status == activity.HealthDown && (strings.Contains(c.Message, unix.EIO.Error()) || strings.Contains(c.Message, unix.ENOSPC.Error()))
 	})
 	d.Feed(t)
-	wait.For(t, "all is well", func() bool { return b.component(t, "output").Status == HealthOK })
+	wait.For(t, "all is well", func() bool { return b.component(t, "output").Status == activity.HealthOK })
 }
 
 // TestOutputWritesResumeAfterAFailure checks that Health reports the failure and its end, even if
@@ -261,13 +264,13 @@ func TestUnwrittenOutputIsReportedAsLost(t *testing.T) {
 func TestOutputWritesResumeAfterAFailure(t *testing.T) {
 	b, d := brokenDisk(t)
 	r := b.claim(t, "a")
-	x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"cat"}, Stdin: true})
+	x, err := b.Executions.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"cat"}, Stdin: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	printed := func(text string, end bool) {
 		t.Helper()
-		if _, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: x.ID, Data: []byte(text), Close: end}); err != nil {
+		if _, err := b.Executions.WriteStdin(asServer(t), request.Stdin{ExecutionID: x.ID, Data: []byte(text), Close: end}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -277,10 +280,10 @@ func TestOutputWritesResumeAfterAFailure(t *testing.T) {
 	d.Lock(t, d.Dir)
 	printed("lost\n", false)
 	wait.For(t, "the loss is counted", func() bool { return b.Stats().OutputLost == 5 })
-	wait.For(t, "the loss is reported", func() bool { return b.component(t, "output").Status != HealthOK })
+	wait.For(t, "the loss is reported", func() bool { return b.component(t, "output").Status != activity.HealthOK })
 	d.Unlock(t, d.Dir)
 	d.Unlock(t, b.logs.Path(x.ID))
-	wait.For(t, "all is well", func() bool { return b.component(t, "output").Status == HealthOK })
+	wait.For(t, "all is well", func() bool { return b.component(t, "output").Status == activity.HealthOK })
 	printed("after\n", true)
 	b.await(t, x.ID)
 	for range 2 {
@@ -296,14 +299,14 @@ func TestOutputWritesResumeAfterAFailure(t *testing.T) {
 // TestUncreatableLogIsReportedAsLoss checks that Health reports the fault before any output is lost.
 func TestUncreatableLogIsReportedAsLoss(t *testing.T) {
 	b, d := brokenDisk(t)
-	wait.For(t, "all is well", func() bool { return b.component(t, "output").Status == HealthOK })
+	wait.For(t, "all is well", func() bool { return b.component(t, "output").Status == activity.HealthOK })
 	d.Lock(t, d.Dir)
-	wait.For(t, "it is down", func() bool { c := b.component(t, "output"); return c.Status == HealthDown && c.Message != "" })
+	wait.For(t, "it is down", func() bool { c := b.component(t, "output"); return c.Status == activity.HealthDown && c.Message != "" })
 	d.Unlock(t, d.Dir)
-	wait.For(t, "all is well", func() bool { return b.component(t, "output").Status == HealthOK })
+	wait.For(t, "all is well", func() bool { return b.component(t, "output").Status == activity.HealthOK })
 	d.Error(t)
-	wait.For(t, "it is down", func() bool { return b.component(t, "output").Status == HealthDown })
-	if h := b.Health(t.Context()); h.Status != HealthDown {
+	wait.For(t, "it is down", func() bool { return b.component(t, "output").Status == activity.HealthDown })
+	if h := b.Health(asServer(t)); h.Status != activity.HealthDown {
 		t.Errorf("%+v", h)
 	}
 }
@@ -312,7 +315,7 @@ func TestUncreatableLogIsReportedAsLoss(t *testing.T) {
 // component and what to do.
 func TestUnwritableStoreIsDown(t *testing.T) {
 	d := disk.New(t)
-	s, err := store.Open(t.Context(), filepath.Join(d.Dir, "db"))
+	s, err := store.Open(asServer(t), filepath.Join(d.Dir, "db"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -320,11 +323,11 @@ func TestUnwritableStoreIsDown(t *testing.T) {
 	fake := clustertest.NewFake()
 	b := &bed{Engine: New(fake, s, Config{Dir: t.TempDir(), Logger: zap.NewNop()})}
 	defer b.logs.Close()
-	wait.For(t, "all is well", func() bool { return b.Health(t.Context()).Status == HealthOK })
+	wait.For(t, "all is well", func() bool { return b.Health(asServer(t)).Status == activity.HealthOK })
 	d.Error(t)
 	wait.For(t, "the store is DOWN, and nothing else", func() bool { // a busy disk takes its time
-		h, c := b.Health(t.Context()), b.stored("store")
-		return h.Status == HealthDown && c.Status == HealthDown && strings.Contains(c.Message, "read-only") && b.stored("output").Status == HealthOK
+		h, c := b.Health(asServer(t)), b.component(t, "store")
+		return h.Status == activity.HealthDown && c.Status == activity.HealthDown && strings.Contains(c.Message, "read-only") && b.component(t, "output").Status == activity.HealthOK
 	})
 	if err := fake.Close(); err != nil {
 		t.Error(err)
@@ -335,11 +338,11 @@ func TestUnwritableStoreIsDown(t *testing.T) {
 func TestLogsOfOlderServersAreRead(t *testing.T) {
 	b := newBed(t)
 	x := runtime.Execution{ID: runtime.NewExecutionID(), State: runtime.ExecutionPending, Marks: runtime.Marks{QueuedAt: time.Now(), StartedAt: time.Now()}}
-	if _, _, err := b.store.AddExecution(t.Context(), x, []byte("{}")); err != nil {
+	if _, _, err := b.store.AddExecution(asServer(t), x, []byte("{}")); err != nil {
 		t.Fatal(err)
 	}
 	x.State, x.Usage.OutputBytes, x.Marks.FinishedAt = runtime.ExecutionFinished, 100, time.Now()
-	if _, err := b.store.FinishExecution(t.Context(), x, 0); err != nil {
+	if _, err := b.store.FinishExecution(asServer(t), x, 0); err != nil {
 		t.Fatal(err)
 	}
 	if causes, _ := b.causes(t, x.ID); !slices.Equal(causes, []runtime.LossCause{runtime.LossDeleted}) {
@@ -368,7 +371,7 @@ func TestWaitingRestoreLogsItsReason(t *testing.T) {
 	resumed := make(chan struct{})
 	go func() {
 		defer close(resumed)
-		if log := b.host.Resume(t.Context(), store.Unfinished{Execution: x}, nil, b.logs.Place(x.ID), b.notRestored).Log(); log.Next() != 2 {
+		if log := b.host.Resume(asServer(t), store.Unfinished{Execution: x}, nil, b.logs.Place(x.ID), b.notRestored).Log(); log.Next() != 2 {
 			t.Errorf("%+v", log)
 		}
 	}()

@@ -10,18 +10,19 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/activity"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
 // component returns a component of Health.
-func (b *bed) component(t *testing.T, name string) ComponentHealth {
+func (b *bed) component(t *testing.T, name string) activity.ComponentHealth {
 	t.Helper()
-	for _, c := range b.Health(t.Context()).Components {
+	for _, c := range b.Health(asServer(t)).Components {
 		if c.Name == name {
 			return c
 		}
 	}
-	return ComponentHealth{}
+	return activity.ComponentHealth{}
 }
 
 func (b *bed) wantOutput(t *testing.T, id runtime.ExecutionID, want string) {
@@ -83,13 +84,13 @@ func TestOutputUnknownToAnOlderDatabaseIsMoved(t *testing.T) {
 	}
 	wait.For(t, "it is counted", func() bool { return strings.Contains(b.component(t, "orphaned output").Message, " 1 logs (1 MiB)") })
 	c := b.component(t, "orphaned output")
-	if c.Status != HealthDegraded || !strings.Contains(c.Message, filepath.Join(b.dir, "output", "orphaned-")) || !strings.Contains(c.Message, "older backup") {
+	if c.Status != activity.HealthDegraded || !strings.Contains(c.Message, filepath.Join(b.dir, "output", "orphaned-")) || !strings.Contains(c.Message, "older backup") {
 		t.Errorf("%+v", c)
 	}
 	b.wantOutput(t, old.ID, "old\n")
 	b.stop()
 	b.start(t) // the output is kept, and health reports it
-	if c := b.component(t, "orphaned output"); len(b.orphaned(t)) != 1 || c.Status != HealthDegraded || !strings.Contains(c.Message, " 1 logs (1 MiB)") {
+	if c := b.component(t, "orphaned output"); len(b.orphaned(t)) != 1 || c.Status != activity.HealthDegraded || !strings.Contains(c.Message, " 1 logs (1 MiB)") {
 		t.Errorf("%+v", c)
 	}
 
@@ -126,7 +127,7 @@ func TestOutputIsMovedAfterTheDatabaseIsLost(t *testing.T) {
 	}
 	wait.For(t, "all is counted", func() bool { return strings.Contains(b.component(t, "orphaned output").Message, " 10 logs (1 MiB)") })
 	c := b.component(t, "orphaned output")
-	if c.Status != HealthDegraded || !strings.Contains(c.Message, "the database was new") {
+	if c.Status != activity.HealthDegraded || !strings.Contains(c.Message, "the database was new") {
 		t.Errorf("%+v", c)
 	}
 	// An operator who doesn't want it deletes it.
@@ -156,7 +157,7 @@ func TestUnmovableOrphansAreReported(t *testing.T) {
 	wait.For(t, "the others are moved away", func() bool { return len(b.orphaned(t)) == 5 })
 	wait.For(t, "it is reported", func() bool {
 		c := b.component(t, "restore")
-		return c.Status == HealthDegraded && strings.Contains(c.Message, bad)
+		return c.Status == activity.HealthDegraded && strings.Contains(c.Message, bad)
 	})
 }
 
@@ -166,13 +167,13 @@ func TestRetentionResumesAfterAKill(t *testing.T) {
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
 	x, kept := b.run(t, r.ID, "echo", "x"), b.run(t, r.ID, "echo", "kept")
-	if err := b.store.DeleteExecutions(t.Context(), []runtime.ExecutionID{x.ID}, time.Now()); err != nil {
+	if err := b.store.DeleteExecutions(asServer(t), []runtime.ExecutionID{x.ID}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	b.stop()
 	b.start(t)
 	wait.For(t, "it is removed", func() bool {
-		left, err := b.store.Removals(t.Context())
+		left, err := b.store.Removals(asServer(t))
 		if err != nil {
 			t.Fatal(err)
 		}

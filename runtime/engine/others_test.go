@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/runtime/syncs"
 	"github.com/rockpool/rockpool/test/clustertest"
 	"github.com/rockpool/rockpool/test/wait"
@@ -40,9 +41,9 @@ func TestChangesOfOthersToEnvironmentsAreServed(t *testing.T) {
 		t.Helper()
 		cluster.Send("")
 		wait.For(t, what, func() bool {
-			env, there := b.Environment("a")
+			env, there := b.environments.Get("a")
 			count := 0
-			for _, r := range b.Runners(RunnerFilter{EnvironmentID: "a", States: []runtime.RunnerState{runtime.RunnerIdle}}) {
+			for _, r := range b.runners.list(request.Runners{EnvironmentID: "a", States: []runtime.RunnerState{runtime.RunnerIdle}}) {
 				if r.Environment.Resources.MemoryMiB != memory {
 					return false
 				}
@@ -51,26 +52,26 @@ func TestChangesOfOthersToEnvironmentsAreServed(t *testing.T) {
 			return there && env.Revision == revision && count == 2
 		})
 		for _, id := range held {
-			if r, there := b.Runner(id); !there || r.State != runtime.RunnerClaimed {
+			if r, there := b.runners.get(id); !there || r.State != runtime.RunnerClaimed {
 				t.Errorf("%s: a claimed runner is %+v", what, r)
 			}
 		}
 		held = append(held, b.claim(t, "a").ID)
 	}
-	env, err := PutEnvironmentInput{ID: "a", PoolSize: ptr(2), MemoryMiB: ptr(64)}.Environment()
+	env, err := request.Environment{ID: "a", PoolSize: ptr(2), MemoryMiB: ptr(64)}.New()
 	if err != nil {
 		t.Fatal(err)
 	}
 	put := func(memory, revision int) {
 		t.Helper()
 		env.Resources.MemoryMiB, env.Revision, env.RunnerRevision = memory, revision, revision
-		if err := b.fake.PutEnvironment(t.Context(), env); err != nil {
+		if err := b.fake.PutEnvironment(asServer(t), env); err != nil {
 			t.Fatal(err)
 		}
 	}
 	remove := func() {
 		t.Helper()
-		if err := b.fake.DeleteEnvironment(t.Context(), "a"); err != nil {
+		if err := b.fake.DeleteEnvironment(asServer(t), "a"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -84,11 +85,11 @@ func TestChangesOfOthersToEnvironmentsAreServed(t *testing.T) {
 	remove()
 	cluster.Send("")
 	wait.For(t, "idle runners of one that was deleted are removed", func() bool {
-		_, there := b.Environment("a")
-		return !there && len(b.Runners(RunnerFilter{EnvironmentID: "a"})) == len(held)
+		_, there := b.environments.Get("a")
+		return !there && len(b.runners.list(request.Runners{EnvironmentID: "a"})) == len(held)
 	})
 	for _, id := range held {
-		if released, err := b.Release(t.Context(), id); err != nil || !released {
+		if released, err := b.Runners.Release(asServer(t), id); err != nil || !released {
 			t.Errorf("a claimed runner could not be released: %v, %v", released, err)
 		}
 	}

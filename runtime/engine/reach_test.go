@@ -10,6 +10,7 @@ import (
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/runtime/session"
 	"github.com/rockpool/rockpool/test/clustertest"
 	"github.com/rockpool/rockpool/test/wait"
@@ -60,17 +61,20 @@ func TestUnreachableAgentKeepsItsRunner(t *testing.T) {
 	})
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
-	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", "1", "0", "0"}, Stdin: true})
-	wait.For(t, "runs", func() bool { x, _ := b.Execution(t.Context(), x.ID, 0); return x.State == runtime.ExecutionRunning })
+	x := b.startCommand(t, request.Start{RunnerID: r.ID, Command: []string{"count", "1", "0", "0"}, Stdin: true})
+	wait.For(t, "runs", func() bool {
+		x, _ := b.Executions.Get(asServer(t), x.ID, 0)
+		return x.State == runtime.ExecutionRunning
+	})
 	c.cut(true)
-	if _, err := b.Cancel(t.Context(), x.ID); err != nil {
+	if _, err := b.Executions.Cancel(asServer(t), x.ID); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := b.fake.Dial(t.Context(), r.ID) // the program ends meanwhile
+	conn, err := b.fake.Dial(asServer(t), r.ID) // the program ends meanwhile
 	if err != nil {
 		t.Fatal(err)
 	}
-	direct, err := agent.AttachExecution(t.Context(), conn, agent.Attach{ID: string(x.ID)})
+	direct, err := agent.AttachExecution(asServer(t), conn, agent.Attach{ID: string(x.ID)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,14 +82,14 @@ func TestUnreachableAgentKeepsItsRunner(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.exited(t, r.ID, x.ID)
-	if x, err := b.Execution(t.Context(), x.ID, session.AgentLate+2*time.Second); err != nil || x.State == runtime.ExecutionFinished {
+	if x, err := b.Executions.Get(asServer(t), x.ID, session.AgentLate+2*time.Second); err != nil || x.State == runtime.ExecutionFinished {
 		t.Errorf("its end can't be known, and it is %s: %+v, %v", x.State, x.End, err)
 	}
 	c.cut(false)
 	if x := b.await(t, x.ID); x.End.Outcome != runtime.OutcomeExited {
 		t.Errorf("%+v", x.End)
 	}
-	if _, there := b.Runner(r.ID); !there {
+	if _, there := b.runners.get(r.ID); !there {
 		t.Error("its runner was removed")
 	}
 }

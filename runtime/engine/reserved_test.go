@@ -9,7 +9,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/quota"
-	"github.com/rockpool/rockpool/runtime/share"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -33,11 +33,11 @@ func TestReservationsCountAgainstQuotas(t *testing.T) {
 	b.config.Quotas.SetTenant(limited)
 	b.start(t)
 	put := func(id runtime.EnvironmentID, tenant runtime.TenantID, size, mib, mhz int) error {
-		_, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: id, Tenant: &tenant, PoolSize: &size, MemoryMiB: &mib, CPUMHz: &mhz})
+		_, _, err := b.Environments.Put(asServer(t), request.Environment{ID: id, Tenant: &tenant, PoolSize: &size, MemoryMiB: &mib, CPUMHz: &mhz})
 		return err
 	}
 	use := func() [3]int64 {
-		u := b.Usage("physics")
+		u := b.Callers.Usage(runtime.Tenant{ID: "physics"})
 		return [3]int64{u.PoolRunners.Used, u.MemoryMiB.Used, u.CPUMHz.Used}
 	}
 	wantUse := func(when string, want [3]int64) {
@@ -55,19 +55,19 @@ func TestReservationsCountAgainstQuotas(t *testing.T) {
 	}
 	wantUse("two environments", [3]int64{3, 3072, 3000})
 	wantQuota(t, put("b", "physics", 1, 1025, 1000), "memoryMiB", "1025 more")
-	r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "b", Tenant: "physics", WaitFor: ptr(patient)})
+	r, err := b.Runners.Claim(as(t, "physics"), request.Claim{EnvironmentID: "b", WaitFor: ptr(patient)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	wantUse("a held runner", [3]int64{3, 4096, 4000})
-	_, err = b.Claim(t.Context(), ClaimInput{EnvironmentID: "b", Tenant: "physics", WaitFor: ptr(patient)})
+	_, err = b.Runners.Claim(as(t, "physics"), request.Claim{EnvironmentID: "b", WaitFor: ptr(patient)})
 	wantQuota(t, err, "memoryMiB", "1024 more")
 	b.stop()
 	b.config.Quotas = quota.New()
 	b.config.Quotas.SetTenant(limited)
 	b.start(t)
 	wantUse("after a restart", [3]int64{3, 4096, 4000})
-	if _, err := b.Release(t.Context(), r.ID); err != nil {
+	if _, err := b.Runners.Release(asServer(t), r.ID); err != nil {
 		t.Fatal(err)
 	}
 	wait.For(t, "the runner is released", func() bool { return use() == [3]int64{3, 3072, 3000} })
@@ -95,7 +95,7 @@ func TestReservationsCountAgainstQuotas(t *testing.T) {
 	b.config.Quotas.SetTenant(runtime.Tenant{ID: "physics", Quotas: runtime.Quotas{PoolRunners: &none}})
 	for i := range 20 {
 		id := runtime.EnvironmentID("c" + string(rune('a'+i)))
-		if _, exists := b.Environment(id); exists {
+		if _, exists := b.environments.Get(id); exists {
 			wantQuota(t, put(id, "physics", 2, 64, 100), "poolRunners", "allows none")
 			if err := put(id, "physics", 0, 64, 100); err != nil {
 				t.Error(err)
@@ -110,41 +110,41 @@ func TestReservationsCountAgainstQuotas(t *testing.T) {
 func TestKeptMemoryIsFreed(t *testing.T) {
 	b := newBed(t)
 	b.stop()
-	b.config.Memory = share.NewMemory(64 << 20)
+	b.config.Memory = quota.NewMemory(64 << 20)
 	b.start(t)
 	used := func() int64 { n, _ := b.config.Memory.Usage(); return n }
 	tenant, size := runtime.TenantID(""), 1
-	if _, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "kept", Tenant: &tenant, PoolSize: &size}); err != nil {
+	if _, _, err := b.Environments.Put(asServer(t), request.Environment{ID: "kept", Tenant: &tenant, PoolSize: &size}); err != nil {
 		t.Fatal(err)
 	}
 	environment := used()
 	r := b.claim(t, "kept")
-	x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"sleep", "1000"}, Variables: []runtime.Variable{{Name: "A", Value: strings.Repeat("x", 30_000)}}})
+	x, err := b.Executions.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"sleep", "1000"}, Variables: []runtime.Variable{{Name: "A", Value: strings.Repeat("x", 30_000)}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := b.sessions.get(x.ID)
+	s := b.sessions.Session(x.ID)
 	<-s.Started()
 	running := environment + bytesOfExecution(s.Execution())
 	if got := used(); environment == 0 || got != running {
 		t.Errorf("%d bytes are kept for a running execution, want %d", got, running)
 	}
 	wait.For(t, "the store has no variables any longer", func() bool {
-		left, err := b.store.Unfinished(t.Context())
+		left, err := b.store.Unfinished(asServer(t))
 		return err == nil && len(left) == 1 && len(left[0].Start) < 10_000
 	})
 	b.stop()
-	b.config.Memory = share.NewMemory(64 << 20)
+	b.config.Memory = quota.NewMemory(64 << 20)
 	b.start(t)
 	if got := used(); got != running {
 		t.Errorf("a restarted server keeps %d bytes, want %d", got, running)
 	}
-	if _, err := b.Cancel(t.Context(), x.ID); err != nil {
+	if _, err := b.Executions.Cancel(asServer(t), x.ID); err != nil {
 		t.Fatal(err)
 	}
 	b.await(t, x.ID)
 	wait.For(t, "only the environment is kept", func() bool { return used() == environment })
-	if _, err := b.DeleteEnvironment(t.Context(), "kept", true, func(runtime.Environment) bool { return true }); err != nil {
+	if _, err := b.Environments.Delete(asServer(t), "kept", true); err != nil {
 		t.Fatal(err)
 	}
 	wait.For(t, "nothing is kept", func() bool { return used() == 0 })

@@ -15,6 +15,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/session"
 	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/runtime/tenantusage"
 )
 
 // restore restores environments, pools and executions. It waits for no runner: executions get their
@@ -34,7 +35,7 @@ func (e *Engine) restore(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := e.holdings.ledger.Load(ctx, e.store); err != nil {
+	if err := e.usage.Quotas.Load(ctx, e.store); err != nil {
 		return fmt.Errorf("restore what tenants used today: %w", err)
 	}
 	runners, err := e.cluster.Runners(ctx, "")
@@ -45,7 +46,7 @@ func (e *Engine) restore(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("restore executions: %w", err)
 	}
-	leaders, err := e.recallBatches(ctx)
+	coordinators, err := e.recallBatches(ctx)
 	if err != nil {
 		return fmt.Errorf("restore batches: %w", err)
 	}
@@ -63,15 +64,12 @@ func (e *Engine) restore(ctx context.Context) error {
 		byID[r.ID] = r
 		e.runners.byID.Store(r.ID, pool.Adopted(r, e.boot))
 		e.runners.recordHolder(r)
-		e.holdings.adopt(r)
+		e.usage.Adopt(r)
 		if r.Claim.Key != "" {
 			e.claims.Put(r.Claim.Key, r.Claim.Input, r.ID)
 		}
 	}
-	for _, env := range environments {
-		e.catalog.replace(env)
-		e.adoptEnvironment(env)
-	}
+	e.environments.Restore(environments)
 
 	// Sessions come before pools: pools report the ends of runners to them, and must know from the
 	// start which runners are in use.
@@ -83,37 +81,28 @@ func (e *Engine) restore(ctx context.Context) error {
 		}
 	}
 	// A batch uses its runner between its executions too.
-	for _, l := range leaders {
-		if id := l.Batch().RunnerID; byID[id].ID != "" {
+	for _, c := range coordinators {
+		if id := c.Batch().RunnerID; byID[id].ID != "" {
 			busy[id]++
 		}
 	}
-	for _, env := range environments {
-		// Never nil: that would mean unknown.
-		if err := e.openPool(ctx, env, append([]runtime.Runner{}, known[env.ID]...), busy, false); err != nil {
-			return err
-		}
-		delete(known, env.ID)
+	if err := e.environments.RestorePools(ctx, known, busy); err != nil {
+		return err
 	}
-	for _, orphans := range known { // of deleted environments
-		if err := e.openPool(ctx, orphans[0].Environment, orphans, busy, true); err != nil {
-			return err
-		}
-	}
-	// Now that their pools exist, the sessions and leaders run.
+	// Now that their pools exist, the sessions and coordinators run.
 	for _, s := range sessions {
-		if err := e.resume(s, e.catalog.pool(byID[s.Runner()].Environment.ID)); err != nil {
+		if err := e.resume(s, e.environments.Pool(byID[s.Runner()].Environment.ID)); err != nil {
 			return err
 		}
 	}
-	for _, l := range leaders {
-		if err := e.jobs.add(l.Run); err != nil {
+	for _, c := range coordinators {
+		if err := e.jobs.Add(c.Run); err != nil {
 			return err
 		}
 	}
 	// Calls are allowed from here on. They don't wait for the cleanup below.
 	close(e.restored.done)
-	err = e.jobs.add(func(ctx context.Context) {
+	err = e.jobs.Add(func(ctx context.Context) {
 		if err := e.logs.MoveOrphans(ctx); err != nil {
 			e.notRestored("%v", err)
 		}
@@ -121,7 +110,7 @@ func (e *Engine) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return e.jobs.add(func(ctx context.Context) { e.releaseLeft(ctx, runners, busy) })
+	return e.jobs.Add(func(ctx context.Context) { e.releaseLeft(ctx, runners, busy) })
 }
 
 // resumeAll returns sessions for all unfinished executions.
@@ -141,16 +130,16 @@ func (e *Engine) resumeAll(ctx context.Context, unfinished []store.Unfinished, r
 	}
 	_ = group.Wait() // no goroutine returns an error
 	for _, s := range sessions {
-		e.sessions.add(s)
+		e.sessions.Add(s)
 		x := s.Execution()
 		e.leaseExecution(x)
-		e.inputs.adopt(x.Tenant, inputOf(x, s.Stored()))
+		e.inputs.Adopt(x.Tenant, tenantusage.InputOf(x, s.Stored()))
 		if x.Batch == nil {
 			s.Keep(e.memory.Adopt(x.Tenant, bytesOfExecution(x)+s.Bytes()))
-			e.holdings.ledger.Adopt(x.Tenant, quota.Executions, 1)
+			e.usage.Quotas.Of(x.Tenant).Adopt(quota.Executions, 1)
 		}
 	}
-	e.counts.resumed.Add(int64(len(sessions)))
+	e.counts.Resumed.Add(int64(len(sessions)))
 	return sessions
 }
 
@@ -158,9 +147,9 @@ func (e *Engine) resumeAll(ctx context.Context, unfinished []store.Unfinished, r
 // pool of its runner; nil: the runner doesn't exist.
 func (e *Engine) resume(s *session.Session, p *pool.Pool) error {
 	if p == nil {
-		return e.jobs.add(func(ctx context.Context) { s.Run(ctx, nil) })
+		return e.jobs.Add(func(ctx context.Context) { s.Run(ctx, nil) })
 	}
-	if err := e.jobs.add(func(ctx context.Context) { s.Run(ctx, p) }); err != nil {
+	if err := e.jobs.Add(func(ctx context.Context) { s.Run(ctx, p) }); err != nil {
 		return err
 	}
 	return e.feedInput(s)
@@ -175,7 +164,7 @@ func (e *Engine) releaseLeft(ctx context.Context, runners []runtime.Runner, busy
 		}
 		released, err := e.store.Released(ctx, r.ID)
 		if err == nil && released {
-			_, err = e.Release(ctx, r.ID)
+			_, err = e.release(ctx, r.ID)
 		}
 		if err != nil {
 			e.logger.Warn("runner was not released; its inactivity timeout will end it", zap.String("runner", string(r.ID)), zap.Error(err))

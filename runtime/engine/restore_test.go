@@ -14,21 +14,23 @@ import (
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/activity"
 	"github.com/rockpool/rockpool/runtime/events"
-	"github.com/rockpool/rockpool/runtime/execution"
+	"github.com/rockpool/rockpool/runtime/request"
+	"github.com/rockpool/rockpool/runtime/session"
 	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
 // startCommand starts a command and waits until it runs.
-func (b *bed) startCommand(t *testing.T, in StartInput) runtime.Execution {
+func (b *bed) startCommand(t *testing.T, in request.Start) runtime.Execution {
 	t.Helper()
-	x, err := b.Start(t.Context(), in)
+	x, err := b.Executions.Start(asServer(t), in)
 	if err != nil {
 		t.Fatal(err)
 	}
 	wait.For(t, "it runs", func() bool {
-		x, err = b.Execution(t.Context(), x.ID, 0)
+		x, err = b.Executions.Get(asServer(t), x.ID, 0)
 		return err == nil && x.State != runtime.ExecutionPending
 	})
 	return x
@@ -38,11 +40,11 @@ func (b *bed) startCommand(t *testing.T, in StartInput) runtime.Execution {
 func (b *bed) exited(t *testing.T, runner runtime.RunnerID, id runtime.ExecutionID) {
 	t.Helper()
 	wait.For(t, "it exits", func() bool {
-		conn, err := b.fake.Dial(t.Context(), runner)
+		conn, err := b.fake.Dial(asServer(t), runner)
 		if err != nil {
 			return false
 		}
-		answer, _ := agent.PingAgent(t.Context(), conn) // no answer: it isn't known yet
+		answer, _ := agent.PingAgent(asServer(t), conn) // no answer: it isn't known yet
 		for _, x := range answer.Executions {
 			if x.ID == string(id) {
 				return x.Exited
@@ -72,7 +74,7 @@ func TestEndDuringDowntimeIsRestored(t *testing.T) {
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
 	began := time.Now()
-	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", "50", "2000"}})
+	x := b.startCommand(t, request.Start{RunnerID: r.ID, Command: []string{"count", "50", "2000"}})
 	b.stop()
 	b.exited(t, r.ID, x.ID)
 	over := x.Marks.QueuedAt.Add(time.Since(began)) // by the execution's clock
@@ -90,15 +92,15 @@ func TestEndDuringDowntimeIsRestored(t *testing.T) {
 func TestRecordedExecutionIsStartedByTheNextServer(t *testing.T) {
 	deaf := func(conn net.Conn) { _ = conn.Close() }
 	b, c, r := hostile(t, deaf)
-	x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"echo", "x"}, Key: "k"})
+	x, err := b.Executions.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"echo", "x"}, Key: "k"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	cancelled, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"sleep", "60"}})
+	cancelled, err := b.Executions.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"sleep", "60"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.sessions.get(cancelled.ID).Kill(t.Context(), runtime.OutcomeCancelled)
+	b.sessions.Session(cancelled.ID).Kill(asServer(t), runtime.OutcomeCancelled)
 	b.stop()
 	c.agent.Store(nil)
 	b.start(t)
@@ -108,7 +110,7 @@ func TestRecordedExecutionIsStartedByTheNextServer(t *testing.T) {
 	if end := b.await(t, cancelled.ID); end.End.Outcome != runtime.OutcomeCancelled {
 		t.Errorf("%+v", end.End)
 	}
-	again, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"echo", "x"}, Key: "k"})
+	again, err := b.Executions.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"echo", "x"}, Key: "k"})
 	if err != nil || again.ID != x.ID {
 		t.Errorf("the key gave %s, not %s: %v", again.ID, x.ID, err)
 	}
@@ -117,7 +119,7 @@ func TestRecordedExecutionIsStartedByTheNextServer(t *testing.T) {
 func TestExecutionUnknownToItsAgentIsLost(t *testing.T) {
 	b, c, r := hostile(t, nil)
 	c.agent.Store(nil)
-	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", "100000", "1000"}})
+	x := b.startCommand(t, request.Start{RunnerID: r.ID, Command: []string{"count", "100000", "1000"}})
 	wait.For(t, "it prints", func() bool {
 		chunks, _, _, err := b.output(x.ID, "", 1<<20)
 		printed := 0
@@ -151,11 +153,11 @@ func TestRunnerGoneDuringDowntimeEndsItsExecutions(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 2)
 	told, silent := b.claim(t, "a"), b.claim(t, "a")
-	x := b.startCommand(t, StartInput{RunnerID: told.ID, Command: []string{"sleep", "60"}})
-	y := b.startCommand(t, StartInput{RunnerID: silent.ID, Command: []string{"sleep", "60"}})
+	x := b.startCommand(t, request.Start{RunnerID: told.ID, Command: []string{"sleep", "60"}})
+	y := b.startCommand(t, request.Start{RunnerID: silent.ID, Command: []string{"sleep", "60"}})
 	b.stop()
 	b.fake.Kill(told.ID, runtime.GoneOutOfMemory)
-	if err := b.fake.Remove(t.Context(), silent.ID); err != nil {
+	if err := b.fake.Remove(asServer(t), silent.ID); err != nil {
 		t.Fatal(err)
 	}
 	b.start(t)
@@ -173,16 +175,16 @@ func TestGoneReasonSurvivesARestart(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 2)
 	removed, kept := b.claim(t, "a"), b.claim(t, "a")
-	x := b.startCommand(t, StartInput{RunnerID: removed.ID, Command: []string{"sleep", "60"}})
-	y := b.startCommand(t, StartInput{RunnerID: kept.ID, Command: []string{"count", "50", "2000"}})
+	x := b.startCommand(t, request.Start{RunnerID: removed.ID, Command: []string{"sleep", "60"}})
+	y := b.startCommand(t, request.Start{RunnerID: kept.ID, Command: []string{"count", "50", "2000"}})
 	for _, r := range []runtime.Runner{removed, kept} {
 		r.GoneReason = runtime.GoneReleased
-		if err := b.ending(t.Context(), r); err != nil {
+		if err := b.ending(asServer(t), r); err != nil {
 			t.Fatal(err)
 		}
 	}
 	b.stop()
-	if err := b.fake.Remove(t.Context(), removed.ID); err != nil {
+	if err := b.fake.Remove(asServer(t), removed.ID); err != nil {
 		t.Fatal(err)
 	}
 	b.start(t)
@@ -210,7 +212,7 @@ func TestEvidenceIsComparedWithTheStart(t *testing.T) {
 		b.environment(t, "a", 1)
 		r := b.claim(t, "a")
 		b.fake.Count(r.ID, runtime.Evidence{OOMKills: test.before})
-		x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", "2", "0", "1"}, Stdin: true})
+		x := b.startCommand(t, request.Start{RunnerID: r.ID, Command: []string{"count", "2", "0", "1"}, Stdin: true})
 		if test.neighbour {
 			b.run(t, r.ID, "true")
 		}
@@ -228,9 +230,9 @@ func TestStdinContinuesAfterARestart(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
-	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"cat"}, Stdin: true})
+	x := b.startCommand(t, request.Start{RunnerID: r.ID, Command: []string{"cat"}, Stdin: true})
 	write := func(text string, offset *int64, end bool) (int64, error) {
-		return b.WriteStdin(t.Context(), StdinInput{ExecutionID: x.ID, Data: []byte(text), Offset: offset, Close: end})
+		return b.Executions.WriteStdin(asServer(t), request.Stdin{ExecutionID: x.ID, Data: []byte(text), Offset: offset, Close: end})
 	}
 	if n, err := write("one ", nil, false); n != 4 || err != nil {
 		t.Fatal(n, err)
@@ -248,7 +250,7 @@ func TestStdinContinuesAfterARestart(t *testing.T) {
 		t.Error(n, err)
 	}
 	// Killed between the record of the end and the end itself.
-	if err := b.store.NoteInputEnd(t.Context(), x.ID, 13); err != nil {
+	if err := b.store.NoteInputEnd(asServer(t), x.ID, 13); err != nil {
 		t.Fatal(err)
 	}
 	b.stop()
@@ -265,13 +267,13 @@ func TestClosedStdinStaysClosedAfterARestart(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
-	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"sleep", "60"}, Stdin: true})
-	if _, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: x.ID, Data: []byte("all"), Close: true}); err != nil {
+	x := b.startCommand(t, request.Start{RunnerID: r.ID, Command: []string{"sleep", "60"}, Stdin: true})
+	if _, err := b.Executions.WriteStdin(asServer(t), request.Stdin{ExecutionID: x.ID, Data: []byte("all"), Close: true}); err != nil {
 		t.Fatal(err)
 	}
 	b.stop()
 	b.start(t)
-	_, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: x.ID, Data: []byte("more")})
+	_, err := b.Executions.WriteStdin(asServer(t), request.Stdin{ExecutionID: x.ID, Data: []byte("more")})
 	wantCode(t, err, runtime.CodeConflict, "")
 }
 
@@ -279,14 +281,14 @@ func TestClosedStdinStaysClosedAfterARestart(t *testing.T) {
 func TestFedStdinStaysClosedAfterARestart(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
-	x, err := b.Execute(t.Context(), RunInput{EnvironmentID: "a", Command: []string{"sleep", "3600"}, Stdin: ptr("a secret"), WaitFor: ptr(patient)})
+	x, err := b.Executions.Run(asServer(t), request.Run{EnvironmentID: "a", Command: []string{"sleep", "3600"}, Stdin: ptr("a secret"), WaitFor: ptr(patient)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	settled := func(when string) {
 		t.Helper()
 		wait.For(t, when+" the store has only where stdin ends", func() bool {
-			left, err := b.store.Unfinished(t.Context())
+			left, err := b.store.Unfinished(asServer(t))
 			return err == nil && len(left) == 1 && left[0].InputEnd != nil && *left[0].InputEnd == 8 && !strings.Contains(string(left[0].Start), "secret")
 		})
 	}
@@ -294,11 +296,11 @@ func TestFedStdinStaysClosedAfterARestart(t *testing.T) {
 	for range 2 {
 		b.stop()
 		b.start(t)
-		_, err = b.WriteStdin(t.Context(), StdinInput{ExecutionID: x.ID, Data: []byte("more")})
+		_, err = b.Executions.WriteStdin(asServer(t), request.Stdin{ExecutionID: x.ID, Data: []byte("more")})
 		wantCode(t, err, runtime.CodeConflict, "")
 	}
 	settled("after restarts")
-	if _, err := b.Cancel(t.Context(), x.ID); err != nil {
+	if _, err := b.Executions.Cancel(asServer(t), x.ID); err != nil {
 		t.Fatal(err)
 	}
 	if end := b.await(t, x.ID).End; end.Outcome != runtime.OutcomeCancelled {
@@ -311,14 +313,14 @@ func TestRunContinuesAfterARestart(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	text := strings.Repeat("0123456789abcdef", 64<<10) // more than one message to the agent holds
-	in := RunInput{EnvironmentID: "a", Command: []string{"cat"}, Stdin: &text, WaitFor: ptr(patient), Key: "k"}
-	x, err := b.Execute(t.Context(), in)
+	in := request.Run{EnvironmentID: "a", Command: []string{"cat"}, Stdin: &text, WaitFor: ptr(patient), Key: "k"}
+	x, err := b.Executions.Run(asServer(t), in)
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.stop()
 	b.start(t)
-	if again, err := b.Execute(t.Context(), in); err != nil || again.ID != x.ID {
+	if again, err := b.Executions.Run(asServer(t), in); err != nil || again.ID != x.ID {
 		t.Errorf("%s, %v", again.ID, err)
 	}
 	if end := b.await(t, x.ID); end.End.Outcome != runtime.OutcomeExited {
@@ -327,31 +329,31 @@ func TestRunContinuesAfterARestart(t *testing.T) {
 	if output, _ := b.events(t, x.ID, ""); output != text {
 		t.Errorf("%d bytes", len(output))
 	}
-	wait.For(t, "its runner is removed", func() bool { _, there := b.Runner(x.RunnerID); return !there })
+	wait.For(t, "its runner is removed", func() bool { _, there := b.runners.get(x.RunnerID); return !there })
 }
 
 // TestRunnerOfAnEndedRunIsReleasedAfterARestart kills the server between storing the end and the release.
 func TestRunnerOfAnEndedRunIsReleasedAfterARestart(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
-	x, err := b.Execute(t.Context(), RunInput{EnvironmentID: "a", Command: []string{"sleep", "60"}, WaitFor: ptr(patient)})
+	x, err := b.Executions.Run(asServer(t), request.Run{EnvironmentID: "a", Command: []string{"sleep", "60"}, WaitFor: ptr(patient)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.stop()
-	s, err := store.Open(t.Context(), filepath.Join(b.dir, "db"))
+	s, err := store.Open(asServer(t), filepath.Join(b.dir, "db"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ended := execution.Finished(x, runtime.End{Outcome: runtime.OutcomeExited}, runtime.Usage{}, time.Now())
-	if _, err := s.FinishExecution(t.Context(), ended, 0); err != nil {
+	ended := session.Finished(x, runtime.End{Outcome: runtime.OutcomeExited}, runtime.Usage{}, time.Now())
+	if _, err := s.FinishExecution(asServer(t), ended, 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	b.start(t)
-	wait.For(t, "its runner is removed", func() bool { _, there := b.Runner(x.RunnerID); return !there })
+	wait.For(t, "its runner is removed", func() bool { _, there := b.runners.get(x.RunnerID); return !there })
 }
 
 // TestUseKeepsTheClaim checks that a used runner doesn't expire, even across restarts, and that it
@@ -364,13 +366,13 @@ func TestUseKeepsTheClaim(t *testing.T) {
 	wait.For(t, "something runs before the claim expires", func() (ok bool) {
 		r = b.claimFor(t, "a", 1)
 		var err error
-		x, err = b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"cat"}, Stdin: true})
+		x, err = b.Executions.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"cat"}, Stdin: true})
 		return err == nil
 	})
 	for range 3 {
 		b.expired(t, "a", 1)
 		b.stop()
-		stored, err := b.fake.Runners(t.Context(), "a")
+		stored, err := b.fake.Runners(asServer(t), "a")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -381,20 +383,20 @@ func TestUseKeepsTheClaim(t *testing.T) {
 		}
 		b.start(t)
 	}
-	if _, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: x.ID, Close: true}); err != nil {
+	if _, err := b.Executions.WriteStdin(asServer(t), request.Stdin{ExecutionID: x.ID, Close: true}); err != nil {
 		t.Fatal(err)
 	}
 	if end := b.await(t, x.ID).End; end.Outcome != runtime.OutcomeExited {
 		t.Errorf("%+v", end)
 	}
-	wait.For(t, "its claim expires", func() bool { _, there := b.Runner(r.ID); return !there })
+	wait.For(t, "its claim expires", func() bool { _, there := b.runners.get(r.ID); return !there })
 }
 
 // TestRestoreWaitsForNoAgent also checks that known state is returned immediately.
 func TestRestoreWaitsForNoAgent(t *testing.T) {
 	b, c, r := hostile(t, nil)
 	c.agent.Store(nil)
-	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", "2", "0", "1"}, Stdin: true})
+	x := b.startCommand(t, request.Start{RunnerID: r.ID, Command: []string{"count", "2", "0", "1"}, Stdin: true})
 	output, all := "", []events.Event(nil)
 	wait.For(t, "it prints", func() bool {
 		chunks, _, _, err := b.output(x.ID, "", 1<<20)
@@ -413,7 +415,7 @@ func TestRestoreWaitsForNoAgent(t *testing.T) {
 	if n := givenUp.Load(); n > 0 {
 		t.Errorf("the restart waited until %d agents were given up", n)
 	}
-	got, err := b.Execution(t.Context(), x.ID, 0)
+	got, err := b.Executions.Get(asServer(t), x.ID, 0)
 	if err != nil || got.State != runtime.ExecutionRunning {
 		t.Errorf("%s, %v", got.State, err)
 	}
@@ -432,7 +434,7 @@ func TestUnreadableRecordsAreSkippedAtRestore(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
-	half := StartInput{RunnerID: r.ID, Command: []string{"count", "40", "0", "20"}, Stdin: true}
+	half := request.Start{RunnerID: r.ID, Command: []string{"count", "40", "0", "20"}, Stdin: true}
 	x, y := b.startCommand(t, half), b.startCommand(t, half)
 	b.acknowledged(t, r.ID, x.ID, 50) // 20 lines
 	_, cursor, _, err := b.output(x.ID, "", 1<<20)
@@ -453,15 +455,15 @@ func TestUnreadableRecordsAreSkippedAtRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.start(t)
-	restore := func() ComponentHealth {
-		for _, c := range b.Health(t.Context()).Components {
+	restore := func() activity.ComponentHealth {
+		for _, c := range b.Health(asServer(t)).Components {
 			if c.Name == "restore" {
 				return c
 			}
 		}
-		return ComponentHealth{}
+		return activity.ComponentHealth{}
 	}
-	if c := restore(); c.Status != HealthDegraded || !strings.HasPrefix(c.Message, "2 records skipped; the first: output of execution "+string(x.ID)) {
+	if c := restore(); c.Status != activity.HealthDegraded || !strings.HasPrefix(c.Message, "2 records skipped; the first: output of execution "+string(x.ID)) {
 		t.Errorf("%+v", c)
 	}
 	b.endStdin(t, x.ID)
@@ -476,7 +478,7 @@ func TestUnreadableRecordsAreSkippedAtRestore(t *testing.T) {
 	if want := (&follower{lines: 40}).want(); all[1].Kind != events.Lost || int(all[1].Bytes)+len(output) != len(want) || !strings.HasSuffix(want, output) {
 		t.Errorf("%q, %+v", output, all)
 	}
-	if page, err := b.Executions(t.Context(), ExecutionFilter{}, 10, ""); err != nil || len(page.Executions) != 1 {
+	if page, err := b.Executions.List(asServer(t), request.Executions{}, 10, ""); err != nil || len(page.Executions) != 1 {
 		t.Errorf("%d executions, %v", len(page.Executions), err)
 	}
 }
@@ -486,7 +488,7 @@ func TestReaderReportsATruncatedLog(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
-	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", "100000", "1000"}})
+	x := b.startCommand(t, request.Start{RunnerID: r.ID, Command: []string{"count", "100000", "1000"}})
 	var cursor string
 	wait.For(t, "it prints", func() bool {
 		chunks, next, _, err := b.output(x.ID, "", 1<<20)
@@ -495,7 +497,7 @@ func TestReaderReportsATruncatedLog(t *testing.T) {
 	})
 	log := b.logs.Path(x.ID)
 	b.stop()
-	if err := b.fake.Remove(t.Context(), r.ID); err != nil {
+	if err := b.fake.Remove(asServer(t), r.ID); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Truncate(log, 10); err != nil {

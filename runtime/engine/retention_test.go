@@ -12,8 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/activity"
 	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/output"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/runtime/timing"
 	"github.com/rockpool/rockpool/test/clock"
 	"github.com/rockpool/rockpool/test/clustertest"
@@ -38,7 +40,7 @@ func keeping(t *testing.T, config Config) (*bed, runtime.Runner) {
 
 func (b *bed) collected(t *testing.T, id runtime.ExecutionID) bool {
 	t.Helper()
-	_, err := b.Execution(t.Context(), id, 0)
+	_, err := b.Executions.Get(asServer(t), id, 0)
 	if err != nil && runtime.CodeOf(err) != runtime.CodeExecutionNotFound {
 		t.Fatal(err)
 	}
@@ -57,12 +59,12 @@ func TestStepsAgeNoExecution(t *testing.T) {
 		r := b.claim(t, "a")
 		before := b.clock.Now().Round(0)
 		x := b.run(t, r.ID, "true")
-		l, _, err := b.StartBatch(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"true"}}, BatchInput{Cases: make([]CaseInput, 1)})
+		l, _, err := b.Batches.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"true"}}, request.Batch{Cases: make([]request.Case, 1)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		wait.For(t, "the batch ends", func() bool {
-			l, err = b.Batch(t.Context(), l.ID)
+			l, err = b.Batches.Get(asServer(t), l.ID)
 			return err != nil || l.State == runtime.BatchFinished
 		})
 		for _, at := range []time.Time{x.Marks.QueuedAt, x.Marks.FinishedAt, l.QueuedAt, l.FinishedAt} {
@@ -75,17 +77,17 @@ func TestStepsAgeNoExecution(t *testing.T) {
 
 func TestOldExecutionsAreCollected(t *testing.T) {
 	b, r := keeping(t, Config{Keep: 500 * time.Millisecond})
-	running := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"sleep", "60"}})
-	in := StartInput{RunnerID: r.ID, Command: []string{"cat"}, Stdin: true, Key: "k"}
-	x, err := b.Start(t.Context(), in)
+	running := b.startCommand(t, request.Start{RunnerID: r.ID, Command: []string{"sleep", "60"}})
+	in := request.Start{RunnerID: r.ID, Command: []string{"cat"}, Stdin: true, Key: "k"}
+	x, err := b.Executions.Start(asServer(t), in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: x.ID, Data: make([]byte, 1000000)}); err != nil {
+	if _, err := b.Executions.WriteStdin(asServer(t), request.Stdin{ExecutionID: x.ID, Data: make([]byte, 1000000)}); err != nil {
 		t.Fatal(err)
 	}
 	file := b.logs.Path(x.ID)
-	reading, err := b.Events(t.Context(), x.ID, "") // nothing was read yet: it has no file open
+	reading, err := b.Executions.Events(asServer(t), x.ID, "") // nothing was read yet: it has no file open
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +98,7 @@ func TestOldExecutionsAreCollected(t *testing.T) {
 
 	var kinds []events.Kind
 	for {
-		event, err := reading.Next(t.Context())
+		event, err := reading.Next(asServer(t))
 		if err != nil {
 			break
 		}
@@ -108,7 +110,7 @@ func TestOldExecutionsAreCollected(t *testing.T) {
 	if fmt.Sprint(kinds) != fmt.Sprint([]events.Kind{events.Started, events.Lost, events.Finished}) {
 		t.Errorf("a reader in the middle got %v", kinds)
 	}
-	_, err = b.Events(t.Context(), x.ID, "")
+	_, err = b.Executions.Events(asServer(t), x.ID, "")
 	wantCode(t, err, runtime.CodeExecutionNotFound, "")
 	_, _, _, err = b.output(x.ID, "", 1000)
 	wantCode(t, err, runtime.CodeExecutionNotFound, "")
@@ -116,10 +118,10 @@ func TestOldExecutionsAreCollected(t *testing.T) {
 		t.Error("one that runs was collected")
 	}
 	// Its key isn't free: nothing is started twice.
-	_, err = b.Start(t.Context(), in)
+	_, err = b.Executions.Start(asServer(t), in)
 	wantCode(t, err, runtime.CodeExecutionNotFound, "")
 	in.Command = []string{"true"}
-	_, err = b.Start(t.Context(), in)
+	_, err = b.Executions.Start(asServer(t), in)
 	wantCode(t, err, runtime.CodeConflict, "")
 }
 
@@ -177,7 +179,7 @@ func TestOutputMakesRoomForOutput(t *testing.T) {
 func TestOutputBeyondTheQuotaIsReportedAsLost(t *testing.T) {
 	const limit, size = 1 << 20, 3 << 20
 	b, r := keeping(t, Config{KeepBytes: limit})
-	x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Shell: ptr("lines 3145728"), Stdin: true})
+	x, err := b.Executions.Start(asServer(t), request.Start{RunnerID: r.ID, Shell: ptr("lines 3145728"), Stdin: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +206,7 @@ func TestOutputBeyondTheQuotaIsReportedAsLost(t *testing.T) {
 		t.Errorf("a page has %d lost and %d stored, %v", lost, data, err)
 	}
 	told := false
-	for _, c := range b.Health(t.Context()).Components {
+	for _, c := range b.Health(asServer(t)).Components {
 		told = told || c.Name == "output" // it may be well again
 	}
 	if !told {
@@ -227,7 +229,7 @@ func TestOutputLeavesRoomForItsEnd(t *testing.T) {
 func TestLossCausesSurviveARestart(t *testing.T) {
 	b, r := keeping(t, Config{KeepBytes: 12 << 10})
 	const lines = 6000
-	x := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"count", fmt.Sprint(lines), "0", fmt.Sprint(lines - 1000)}, Stdin: true})
+	x := b.startCommand(t, request.Start{RunnerID: r.ID, Command: []string{"count", fmt.Sprint(lines), "0", fmt.Sprint(lines - 1000)}, Stdin: true})
 	b.acknowledged(t, r.ID, x.ID, 13<<10) // more than the log can hold
 	b.stop()
 	b.config.KeepBytes = 0
@@ -272,7 +274,7 @@ func TestFullDisk(t *testing.T) {
 	b.start(t)
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
-	running := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"cat"}, Stdin: true})
+	running := b.startCommand(t, request.Start{RunnerID: r.ID, Command: []string{"cat"}, Stdin: true})
 
 	ballast := filepath.Join(dir, "ballast")
 	file, err := os.Create(ballast)
@@ -287,26 +289,26 @@ func TestFullDisk(t *testing.T) {
 	}
 	var ids []runtime.ExecutionID
 	for range 10_000 { // the log of the database has some room of its own
-		x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"true"}})
+		x, err := b.Executions.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"true"}})
 		if err != nil {
 			wantCode(t, err, runtime.CodeStorageFull, "")
 			break
 		}
 		ids = append(ids, x.ID)
 	}
-	if b.Health(t.Context()).Status != HealthDown {
+	if b.Health(asServer(t)).Status != activity.HealthDown {
 		t.Error("Health doesn't say that the store is full")
 	}
-	if n, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: running.ID, Data: []byte("x"), Close: true}); n != 1 || err != nil {
+	if n, err := b.Executions.WriteStdin(asServer(t), request.Stdin{ExecutionID: running.ID, Data: []byte("x"), Close: true}); n != 1 || err != nil {
 		t.Errorf("the running execution accepts no stdin: %d, %v", n, err)
 	}
 	if err := errors.Join(file.Close(), os.Remove(ballast)); err != nil {
 		t.Fatal(err)
 	}
 	wait.For(t, "Health is well", func() bool {
-		for _, c := range b.Health(t.Context()).Components {
+		for _, c := range b.Health(asServer(t)).Components {
 			if c.Name == "store" {
-				return c.Status == HealthOK
+				return c.Status == activity.HealthOK
 			}
 		}
 		return false
@@ -331,12 +333,12 @@ func TestUnremovableOutputStaysInTheQuota(t *testing.T) {
 	d.Lock(t, filepath.Dir(b.logs.Path(x.ID)))
 	b.start(t)
 	wait.For(t, "it is collected", func() bool { return b.collected(t, x.ID) })
-	wait.For(t, "it is reported", func() bool { return b.component(t, "retention").Status == HealthDegraded })
+	wait.For(t, "it is reported", func() bool { return b.component(t, "retention").Status == activity.HealthDegraded })
 	if used, _ := b.logs.Quota().Used(); used < output.DiskBytes(1) {
 		t.Errorf("%d bytes are counted", used)
 	}
 	d.Unlock(t, filepath.Dir(b.logs.Path(x.ID)))
-	wait.For(t, "all is well", func() bool { return b.component(t, "retention").Status == HealthOK })
+	wait.For(t, "all is well", func() bool { return b.component(t, "retention").Status == activity.HealthOK })
 	if _, err := os.Stat(b.logs.Path(x.ID)); !errors.Is(err, os.ErrNotExist) {
 		t.Error("its output still exists", err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/events"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -16,7 +17,7 @@ import (
 // before each, and all cursors.
 func (b *bed) sizes(t *testing.T, id runtime.ExecutionID, after string, asked bool) (sizes []string, cursors []string) {
 	t.Helper()
-	r, err := b.Events(t.Context(), id, after)
+	r, err := b.Executions.Events(asServer(t), id, after)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +27,7 @@ func (b *bed) sizes(t *testing.T, id runtime.ExecutionID, after string, asked bo
 	}
 	printed := ""
 	for {
-		event, err := r.Next(t.Context())
+		event, err := r.Next(asServer(t))
 		if errors.Is(err, io.EOF) {
 			return sizes, cursors
 		}
@@ -47,10 +48,10 @@ func TestOnlyReadersWithResizesGetTerminalSizes(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "e", 1)
 	runner := b.claim(t, "e").ID
-	x := b.startCommand(t, StartInput{RunnerID: runner, Command: []string{"cat"}, Terminal: &runtime.TerminalSize{Columns: 80, Rows: 24}})
+	x := b.startCommand(t, request.Start{RunnerID: runner, Command: []string{"cat"}, Terminal: &runtime.TerminalSize{Columns: 80, Rows: 24}})
 	resize := func(columns int) { // the fake prints it
 		t.Helper()
-		if _, err := b.Resize(t.Context(), x.ID, runtime.TerminalSize{Columns: columns, Rows: 30}); err != nil {
+		if _, err := b.Executions.Resize(asServer(t), x.ID, runtime.TerminalSize{Columns: columns, Rows: 30}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -59,7 +60,7 @@ func TestOnlyReadersWithResizesGetTerminalSizes(t *testing.T) {
 	b.stop()
 	b.start(t)
 	resize(90)
-	if _, err := b.Cancel(t.Context(), x.ID); err != nil {
+	if _, err := b.Executions.Cancel(asServer(t), x.ID); err != nil {
 		t.Fatal(err)
 	}
 	want, cursors := b.sizes(t, x.ID, "", true)
@@ -86,9 +87,9 @@ func TestOnlyReadersWithResizesGetTerminalSizes(t *testing.T) {
 func TestSilentTerminalIsRestoredAsRunning(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "e", 1)
-	x := b.startCommand(t, StartInput{RunnerID: b.claim(t, "e").ID, Command: []string{"cat"}, Terminal: &runtime.TerminalSize{Columns: 80, Rows: 24}})
+	x := b.startCommand(t, request.Start{RunnerID: b.claim(t, "e").ID, Command: []string{"cat"}, Terminal: &runtime.TerminalSize{Columns: 80, Rows: 24}})
 	wait.For(t, "its size is in the log", func() bool {
-		r, err := b.Events(t.Context(), x.ID, "")
+		r, err := b.Executions.Events(asServer(t), x.ID, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,11 +101,11 @@ func TestSilentTerminalIsRestoredAsRunning(t *testing.T) {
 	})
 	b.stop()
 	b.start(t)
-	got, err := b.Execution(t.Context(), x.ID, 0)
+	got, err := b.Executions.Get(asServer(t), x.ID, 0)
 	if err != nil || got.State != runtime.ExecutionRunning || !got.Marks.FirstOutputAt.IsZero() {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if _, err := b.Cancel(t.Context(), x.ID); err != nil {
+	if _, err := b.Executions.Cancel(asServer(t), x.ID); err != nil {
 		t.Error(err)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/activity"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -30,37 +32,37 @@ func (b *bed) results(id runtime.EnvironmentID) map[string]int64 {
 func TestClaimsAreCounted(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 0)
-	none := ClaimInput{EnvironmentID: "a"}
-	_, err := b.Claim(t.Context(), none)
+	none := request.Claim{EnvironmentID: "a"}
+	_, err := b.Runners.Claim(asServer(t), none)
 	wantCode(t, err, runtime.CodeNoRunnerAvailable, "")
 	first := b.claim(t, "a")
 	b.claim(t, "a")
-	keyed := ClaimInput{EnvironmentID: "a", WaitFor: ptr(patient), Key: "k"}
+	keyed := request.Claim{EnvironmentID: "a", WaitFor: ptr(patient), Key: "k"}
 	for range 2 { // the second is answered with the first one's runner
-		if _, err := b.Claim(t.Context(), keyed); err != nil {
+		if _, err := b.Runners.Claim(asServer(t), keyed); err != nil {
 			t.Fatal(err)
 		}
 	}
-	_, err = b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", Key: "k", InactivityTimeout: ptr(1)})
+	_, err = b.Runners.Claim(asServer(t), request.Claim{EnvironmentID: "a", Key: "k", InactivityTimeout: ptr(1)})
 	wantCode(t, err, runtime.CodeConflict, "")
-	if x, err := b.Execute(t.Context(), RunInput{EnvironmentID: "a", WaitFor: ptr(patient), Command: []string{"true"}}); err != nil {
+	if x, err := b.Executions.Run(asServer(t), request.Run{EnvironmentID: "a", WaitFor: ptr(patient), Command: []string{"true"}}); err != nil {
 		t.Fatal(err)
 	} else {
 		b.await(t, x.ID)
 	}
 	b.fake.StartDelay(time.Hour)
-	impatient, leave := context.WithCancel(t.Context())
+	impatient, leave := context.WithCancel(asServer(t))
 	left := make(chan error, 1)
 	go func() {
-		_, err := b.Claim(impatient, ClaimInput{EnvironmentID: "a", WaitFor: ptr(3600)})
+		_, err := b.Runners.Claim(impatient, request.Claim{EnvironmentID: "a", WaitFor: ptr(3600)})
 		left <- err
 	}()
-	wait.For(t, "a claim waits", func() bool { s, _ := b.PoolStatus("a"); return s.Waiting == 1 })
+	wait.For(t, "a claim waits", func() bool { s, _ := b.Environments.PoolStatus(runtime.Environment{ID: "a"}); return s.Waiting == 1 })
 	leave()
 	if err := wait.Receive(t, left, "the claim ends"); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	if diff := cmp.Diff(map[string]int64{ClaimMade: 5, ClaimLeft: 1, "NO_RUNNER_AVAILABLE": 1, "CONFLICT": 1}, b.results("a")); diff != "" {
+	if diff := cmp.Diff(map[string]int64{activity.ClaimMade: 5, activity.ClaimLeft: 1, "NO_RUNNER_AVAILABLE": 1, "CONFLICT": 1}, b.results("a")); diff != "" {
 		t.Error(diff)
 	}
 	if took := b.Stats().Claims["a"].Took; took.Count() != 5 || took.Sum <= 0 {
@@ -69,20 +71,20 @@ func TestClaimsAreCounted(t *testing.T) {
 
 	// Names of environments that don't exist make no series of their own.
 	for i := range 10 {
-		_, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: runtime.EnvironmentID(fmt.Sprint("made up ", i))})
+		_, err := b.Runners.Claim(asServer(t), request.Claim{EnvironmentID: runtime.EnvironmentID(fmt.Sprint("made up ", i))})
 		wantCode(t, err, runtime.CodeEnvironmentNotFound, "")
 	}
 	if diff := cmp.Diff(map[string]int64{"ENVIRONMENT_NOT_FOUND": 10}, b.results("")); diff != "" || len(b.Stats().Claims) != 2 {
 		t.Errorf("%d environments, %s", len(b.Stats().Claims), diff)
 	}
-	if _, err := b.DeleteEnvironment(t.Context(), "a", true, seesEnvironment); err != nil {
+	if _, err := b.Environments.Delete(asServer(t), "a", true); err != nil {
 		t.Fatal(err)
 	}
 	wait.For(t, "a deleted environment has no figures", func() bool {
 		s := b.Stats()
 		return len(s.Claims) == 1 && len(s.Pools) == 0
 	})
-	if _, err := b.Release(t.Context(), first.ID); err != nil {
+	if _, err := b.Runners.Release(asServer(t), first.ID); err != nil {
 		t.Error(err)
 	}
 }
@@ -93,12 +95,12 @@ func TestExecutionsAreCounted(t *testing.T) {
 		b.run(t, r.ID, "echo", "eleven plus")
 	}
 	b.run(t, r.ID, "exit", "3")
-	slow := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"sleep", "30"}, TimeLimit: ptr(1)})
+	slow := b.startCommand(t, request.Start{RunnerID: r.ID, Command: []string{"sleep", "30"}, TimeLimit: ptr(1)})
 	b.await(t, slow.ID)
-	endless := b.startCommand(t, StartInput{RunnerID: r.ID, Command: []string{"sleep", "60"}})
-	want := func(want Stats) {
+	endless := b.startCommand(t, request.Start{RunnerID: r.ID, Command: []string{"sleep", "60"}})
+	want := func(want activity.Stats) {
 		t.Helper()
-		ignored := cmpopts.IgnoreFields(Stats{}, "Claims", "Pools", "Starting", "Watchers", "Kept")
+		ignored := cmpopts.IgnoreFields(activity.Stats{}, "Claims", "Pools", "Starting", "Watchers", "Kept")
 		got := b.Stats()
 		maps.DeleteFunc(got.Finished, func(_ runtime.Outcome, n int64) bool { return n == 0 })
 		if diff := cmp.Diff(want, got, ignored); diff != "" {
@@ -106,15 +108,15 @@ func TestExecutionsAreCounted(t *testing.T) {
 		}
 	}
 	wait.For(t, "all starts are counted", func() bool { return b.Stats().Starting.Count() == 5 })
-	want(Stats{Started: 5, Finished: map[runtime.Outcome]int64{"EXITED": 3, "TIME_LIMIT": 1}, Unfinished: 1, Output: 24, KeepLimit: 1 << 20})
+	want(activity.Stats{Started: 5, Finished: map[runtime.Outcome]int64{"EXITED": 3, "TIME_LIMIT": 1}, Unfinished: 1, Output: 24, KeepLimit: 1 << 20})
 	if s := b.Stats(); s.Kept == 0 || s.Starting.Count() != 5 {
 		t.Errorf("%+v", s)
 	}
 
 	b.stop()
 	b.start(t)
-	want(Stats{Resumed: 1, Finished: map[runtime.Outcome]int64{}, Unfinished: 1, KeepLimit: 1 << 20})
-	if _, err := b.Cancel(t.Context(), endless.ID); err != nil {
+	want(activity.Stats{Resumed: 1, Finished: map[runtime.Outcome]int64{}, Unfinished: 1, KeepLimit: 1 << 20})
+	if _, err := b.Executions.Cancel(asServer(t), endless.ID); err != nil {
 		t.Fatal(err)
 	}
 	b.await(t, endless.ID)
@@ -139,38 +141,38 @@ func TestExecutionsAreCounted(t *testing.T) {
 func TestWatchersAreCounted(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(asServer(t))
 	defer cancel()
-	if _, err := b.WatchRunners(ctx, "a", seesRunner); err != nil {
+	if _, err := b.Runners.Watch(ctx, "a"); err != nil {
 		t.Fatal(err)
 	}
 	for _, id := range []runtime.EnvironmentID{"", "a"} {
-		if _, err := b.WatchPools(ctx, id, seesEnvironment); err != nil {
+		if _, err := b.Environments.WatchPools(ctx, id); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := b.WatchPoolAlerts(ctx, "", seesEnvironment); err != nil {
+	if _, err := b.Environments.WatchAlerts(ctx, ""); err != nil {
 		t.Fatal(err)
 	}
 	starts := make(chan struct{})
 	defer close(starts)
 	b.fake.OnStart(func(runtime.RunnerID) error { <-starts; return nil })
 	b.environment(t, "b", 0)
-	waits, err := b.ClaimLater(t.Context(), ClaimInput{EnvironmentID: "b"}, nil)
+	waits, err := b.Tickets.Open(asServer(t), request.Claim{EnvironmentID: "b"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.WatchTicket(ctx, waits.ID); err != nil {
+	if _, err := b.Tickets.Watch(ctx, waits.ID); err != nil {
 		t.Fatal(err)
 	}
-	left := b.CountSubscription(WatchExecution)
-	counted := func(want map[WatchKind]int64) func() bool {
+	left := b.CountSubscription(activity.WatchExecution)
+	counted := func(want map[activity.WatchKind]int64) func() bool {
 		return func() bool { return cmp.Equal(want, b.Stats().Watchers) }
 	}
-	wait.For(t, "all watchers are counted", counted(map[WatchKind]int64{WatchExecution: 1, WatchRunners: 1, WatchPools: 2, WatchPoolAlerts: 1, WatchTickets: 1, WatchFileChanges: 0}))
+	wait.For(t, "all watchers are counted", counted(map[activity.WatchKind]int64{activity.WatchExecution: 1, activity.WatchRunners: 1, activity.WatchPools: 2, activity.WatchPoolAlerts: 1, activity.WatchTickets: 1, activity.WatchFileChanges: 0}))
 	left()
 	cancel()
-	wait.For(t, "all have left", counted(map[WatchKind]int64{WatchExecution: 0, WatchRunners: 0, WatchPools: 0, WatchPoolAlerts: 0, WatchTickets: 0, WatchFileChanges: 0}))
+	wait.For(t, "all have left", counted(map[activity.WatchKind]int64{activity.WatchExecution: 0, activity.WatchRunners: 0, activity.WatchPools: 0, activity.WatchPoolAlerts: 0, activity.WatchTickets: 0, activity.WatchFileChanges: 0}))
 }
 
 // TestStatsWaitForNoPool reads Stats while the owner of a pool is stuck.
@@ -181,21 +183,21 @@ func TestStatsWaitForNoPool(t *testing.T) {
 	held, release := make(chan struct{}), make(chan struct{})
 	var watch sync.WaitGroup
 	watch.Go(func() { // the owner is to wait for it
-		b.runners.feed.Remove(b.runners.feed.Watch("", seesRunner, func(func(runtime.Runner)) { close(held); <-release }))
+		b.runners.feed.Remove(b.runners.feed.Watch("", func(runtime.Runner) bool { return true }, func(func(runtime.Runner)) { close(held); <-release }))
 	})
 	<-held
 	goOn := sync.OnceFunc(func() { close(release); watch.Wait() })
 	defer goOn()
 	claimed := make(chan error, 1)
 	go func() {
-		_, err := b.Claim(context.Background(), ClaimInput{EnvironmentID: "a"})
+		_, err := b.Runners.Claim(context.WithoutCancel(asServer(t)), request.Claim{EnvironmentID: "a"})
 		claimed <- err
 	}()
 	wait.For(t, "the owner is stuck", func() bool {
-		r := b.Runners(RunnerFilter{EnvironmentID: "a", States: []runtime.RunnerState{runtime.RunnerClaiming}})
+		r := b.runners.list(request.Runners{EnvironmentID: "a", States: []runtime.RunnerState{runtime.RunnerClaiming}})
 		return len(r) == 1
 	})
-	read := make(chan Stats, 1)
+	read := make(chan activity.Stats, 1)
 	go func() { read <- b.Stats() }()
 	if s := wait.Receive(t, read, "figures that don't wait for the owner"); s.Pools[0].Idle != 1 { // as it was last published
 		t.Errorf("%+v", s.Pools)
@@ -214,15 +216,4 @@ func BenchmarkStats(b *testing.B) {
 	for b.Loop() {
 		bed.Stats()
 	}
-}
-
-// BenchmarkCounted measures the cost of counting a claim.
-func BenchmarkCounted(b *testing.B) {
-	c := newCounts()
-	c.claims.Store(runtime.EnvironmentID("a"), newClaimCounts())
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			c.claimed("a", time.Now(), nil)
-		}
-	})
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -15,8 +16,8 @@ func TestInputsCountUntilTheirEnd(t *testing.T) {
 	b, r := keeping(t, Config{Keep: time.Hour, KeepBytes: 64 * mib})
 	kept := func() int64 { return b.logs.Figures().Kept }
 	before := kept()
-	of := BatchInput{Cases: []CaseInput{{Stdin: make([]byte, 3*mib)}, {Expected: make([]byte, 5*mib)}}}
-	started, _, err := b.StartBatch(t.Context(), StartInput{RunnerID: r.ID, Command: []string{"sleep", "3600"}}, of)
+	of := request.Batch{Cases: []request.Case{{Stdin: make([]byte, 3*mib)}, {Expected: make([]byte, 5*mib)}}}
+	started, _, err := b.Batches.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"sleep", "3600"}}, of)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,32 +26,32 @@ func TestInputsCountUntilTheirEnd(t *testing.T) {
 	b.stop()
 	b.start(t)
 	wait.For(t, "it counts after a restart", func() bool { return kept()-before >= 9*mib && kept()-before < 9*mib+mib/8 })
-	if _, err := b.CancelBatch(t.Context(), started.ID); err != nil {
+	if _, err := b.Batches.Cancel(asServer(t), started.ID); err != nil {
 		t.Fatal(err)
 	}
 	b.awaitBatch(t, started.ID)
 	wait.For(t, "only its records count", func() bool { return kept()-before < mib/8 })
 
 	// A tenant gets half of half of the space, after its first input.
-	large := BatchInput{Cases: []CaseInput{{Expected: make([]byte, 10*mib)}}}
-	in := StartInput{RunnerID: r.ID, Command: []string{"sleep", "3600"}}
-	first, _, err := b.StartBatch(t.Context(), in, large)
+	large := request.Batch{Cases: []request.Case{{Expected: make([]byte, 10*mib)}}}
+	in := request.Start{RunnerID: r.ID, Command: []string{"sleep", "3600"}}
+	first, _, err := b.Batches.Start(asServer(t), in, large)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = b.StartBatch(t.Context(), in, large)
+	_, _, err = b.Batches.Start(asServer(t), in, large)
 	wantCode(t, err, runtime.CodeQuotaExceeded, "")
 	if n := kept() - before; n > 11*mib {
 		t.Errorf("the refused batch counts: %d bytes", n)
 	}
-	if _, _, err := b.StartBatch(t.Context(), in, BatchInput{Cases: []CaseInput{{Stdin: []byte("small")}}}); err != nil {
+	if _, _, err := b.Batches.Start(asServer(t), in, request.Batch{Cases: []request.Case{{Stdin: []byte("small")}}}); err != nil {
 		t.Error("a small input is refused:", err)
 	}
-	if _, err := b.CancelBatch(t.Context(), first.ID); err != nil {
+	if _, err := b.Batches.Cancel(asServer(t), first.ID); err != nil {
 		t.Fatal(err)
 	}
 	b.awaitBatch(t, first.ID)
-	if _, _, err := b.StartBatch(t.Context(), in, large); err != nil {
+	if _, _, err := b.Batches.Start(asServer(t), in, large); err != nil {
 		t.Error("after the first has ended:", err)
 	}
 }
@@ -60,11 +61,11 @@ func TestInputsCountUntilTheirEnd(t *testing.T) {
 func TestBatchesThatBeganAreNotRefused(t *testing.T) {
 	const mib = 1 << 20
 	b, r := keeping(t, Config{Keep: time.Hour, KeepBytes: 64 * mib})
-	in := StartInput{RunnerID: r.ID, Command: []string{"true"}}
+	in := request.Start{RunnerID: r.ID, Command: []string{"true"}}
 	for _, name := range []string{"A", "B", "C", "D"} {
 		in.Variables = append(in.Variables, runtime.Variable{Name: name, Value: strings.Repeat("x", 30_000)})
 	}
-	started, _, err := b.StartBatch(t.Context(), in, BatchInput{Cases: []CaseInput{{Stdin: make([]byte, 12*mib)}, {}}})
+	started, _, err := b.Batches.Start(asServer(t), in, request.Batch{Cases: []request.Case{{Stdin: make([]byte, 12*mib)}, {}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,13 +78,13 @@ func TestBatchesThatBeganAreNotRefused(t *testing.T) {
 func TestInputsBeyondAllSpaceAreRefused(t *testing.T) {
 	const mib = 1 << 20
 	b, r := keeping(t, Config{KeepBytes: 16 * mib})
-	in := StartInput{RunnerID: r.ID, Command: []string{"true"}}
-	_, _, err := b.StartBatch(t.Context(), in, BatchInput{Cases: []CaseInput{{Stdin: make([]byte, 16*mib)}}})
+	in := request.Start{RunnerID: r.ID, Command: []string{"true"}}
+	_, _, err := b.Batches.Start(asServer(t), in, request.Batch{Cases: []request.Case{{Stdin: make([]byte, 16*mib)}}})
 	wantCode(t, err, runtime.CodeStorageFull, "")
-	if all, _, err := b.Batches(t.Context(), BatchFilter{}, 10, ""); err != nil || len(all) > 0 || b.logs.Figures().Kept > mib {
+	if all, _, err := b.Batches.List(asServer(t), request.Batches{}, 10, ""); err != nil || len(all) > 0 || b.logs.Figures().Kept > mib {
 		t.Errorf("%+v, %v, %d bytes are kept", all, err, b.logs.Figures().Kept)
 	}
-	if _, err := b.Start(t.Context(), in); err != nil {
+	if _, err := b.Executions.Start(asServer(t), in); err != nil {
 		t.Error("another execution:", err)
 	}
 }

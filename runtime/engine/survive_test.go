@@ -15,6 +15,7 @@ import (
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/events"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -22,7 +23,7 @@ import (
 type follower struct {
 	key    string
 	lines  int
-	input  StartInput
+	input  request.Start
 	id     runtime.ExecutionID // "" until a start was answered
 	cursor string
 	got    strings.Builder
@@ -33,7 +34,7 @@ type follower struct {
 // follow repeats unanswered starts, and reads on until ctx ends or the execution has ended.
 func (f *follower) follow(ctx context.Context, e *Engine) error {
 	if f.id == "" {
-		x, err := e.Start(ctx, f.input)
+		x, err := e.Executions.Start(ctx, f.input)
 		if err != nil {
 			return nil // the server is being killed: the same key, the next time
 		}
@@ -42,7 +43,7 @@ func (f *follower) follow(ctx context.Context, e *Engine) error {
 	if f.end != nil {
 		return nil
 	}
-	r, err := e.Events(ctx, f.id, f.cursor)
+	r, err := e.Executions.Events(ctx, f.id, f.cursor)
 	if err != nil {
 		select {
 		case <-e.jobs.stopped: // its store is closed
@@ -100,10 +101,10 @@ func TestKilledServersLoseNothing(t *testing.T) {
 		}
 		for range min(2, 8-open) {
 			f := &follower{key: fmt.Sprint(len(all)), lines: random.IntN(60)}
-			f.input = StartInput{RunnerID: runners[random.IntN(3)], Key: f.key, Command: []string{"count", fmt.Sprint(f.lines), fmt.Sprint(random.IntN(3000))}}
+			f.input = request.Start{RunnerID: runners[random.IntN(3)], Key: f.key, Command: []string{"count", fmt.Sprint(f.lines), fmt.Sprint(random.IntN(3000))}}
 			all = append(all, f)
 		}
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancel(asServer(t))
 		var clients sync.WaitGroup
 		for _, f := range all {
 			clients.Go(func() {
@@ -118,7 +119,7 @@ func TestKilledServersLoseNothing(t *testing.T) {
 		b.start(t)
 	}
 	for _, f := range all {
-		if err := f.follow(t.Context(), b.Engine); err != nil {
+		if err := f.follow(asServer(t), b.Engine); err != nil {
 			t.Fatal(err)
 		}
 		if f.got.String() != f.want() || f.lost != 0 {
@@ -136,7 +137,7 @@ func TestKilledServersLoseNothing(t *testing.T) {
 			t.Errorf("execution %s was started %d times", f.key, n)
 		}
 	}
-	page, err := b.Executions(t.Context(), ExecutionFilter{}, 1, "")
+	page, err := b.Executions.List(asServer(t), request.Executions{}, 1, "")
 	if err != nil || page.Total != len(all) || b.fake.Starts() != 3 {
 		t.Errorf("%d executions in %d runners, want %d in 3: %v", page.Total, b.fake.Starts(), len(all), err)
 	}
@@ -162,7 +163,7 @@ func (b *bed) kill(clients context.CancelFunc) {
 // endStdin closes the stdin of a program that waits for that.
 func (b *bed) endStdin(t *testing.T, id runtime.ExecutionID) {
 	t.Helper()
-	if _, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: id, Close: true}); err != nil {
+	if _, err := b.Executions.WriteStdin(asServer(t), request.Stdin{ExecutionID: id, Close: true}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -171,11 +172,11 @@ func (b *bed) endStdin(t *testing.T, id runtime.ExecutionID) {
 func (b *bed) acknowledged(t *testing.T, runner runtime.RunnerID, id runtime.ExecutionID, bytes int64) {
 	t.Helper()
 	wait.For(t, "the agent has forgotten output", func() bool {
-		conn, err := b.fake.Dial(t.Context(), runner)
+		conn, err := b.fake.Dial(asServer(t), runner)
 		if err != nil {
 			return false
 		}
-		answer, err := agent.PingAgent(t.Context(), conn)
+		answer, err := agent.PingAgent(asServer(t), conn)
 		return err == nil && slices.ContainsFunc(answer.Executions, func(x agent.Execution) bool { return x.ID == string(id) && x.Held >= bytes })
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/runtime/ticket"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -17,39 +18,39 @@ import (
 func TestNameOfADeletedTenantIsFreeOnceItsObjectsAreGone(t *testing.T) {
 	for keep, says := range map[time.Duration]string{time.Hour: "kept until about ", 0: "forever"} {
 		b, _ := keeping(t, Config{Keep: keep})
-		if _, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "b", Shared: ptr(true), PoolSize: ptr(1)}); err != nil {
+		if _, _, err := b.Environments.Put(asServer(t), request.Environment{ID: "b", Shared: ptr(true), PoolSize: ptr(1)}); err != nil {
 			t.Fatal(err)
 		}
 		physics := runtime.TenantID("physics")
 		conflict := func(says string) {
 			t.Helper()
-			err := b.FreeTenant(t.Context(), physics)
+			err := b.FreeTenant(asServer(t), physics)
 			wantCode(t, err, runtime.CodeConflict, "")
 			if err == nil || !strings.Contains(err.Error(), says) {
 				t.Errorf("%v, not %q", err, says)
 			}
 		}
-		if err := b.FreeTenant(t.Context(), physics); err != nil {
+		if err := b.FreeTenant(asServer(t), physics); err != nil {
 			t.Error(err)
 		}
-		r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "b", Tenant: physics, WaitFor: ptr(60)})
+		r, err := b.Runners.Claim(as(t, physics), request.Claim{EnvironmentID: "b", WaitFor: ptr(60)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		conflict("runner " + string(r.ID))
-		x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Tenant: physics, Command: []string{"sleep", "60"}})
+		x, err := b.Executions.Start(as(t, physics), request.Start{RunnerID: r.ID, Command: []string{"sleep", "60"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := b.FreeTenant(t.Context(), "chemistry"); err != nil {
+		if err := b.FreeTenant(asServer(t), "chemistry"); err != nil {
 			t.Error("another's:", err)
 		}
-		if _, err := b.Release(t.Context(), r.ID); err != nil {
+		if _, err := b.Runners.Release(asServer(t), r.ID); err != nil {
 			t.Fatal(err)
 		}
-		wait.For(t, "the runner is removed", func() bool { _, there := b.Runner(r.ID); return !there })
+		wait.For(t, "the runner is removed", func() bool { _, there := b.runners.get(r.ID); return !there })
 		b.await(t, x.ID)
-		ended, err := b.Execution(t.Context(), x.ID, 0)
+		ended, err := b.Executions.Get(asServer(t), x.ID, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,16 +58,16 @@ func TestNameOfADeletedTenantIsFreeOnceItsObjectsAreGone(t *testing.T) {
 		if until := ended.Marks.FinishedAt.Add(keep).UTC().Format(time.RFC3339); keep > 0 {
 			conflict(until)
 		}
-		if err := b.store.DeleteExecutions(t.Context(), []runtime.ExecutionID{x.ID}, time.Now()); err != nil {
+		if err := b.store.DeleteExecutions(asServer(t), []runtime.ExecutionID{x.ID}, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		b.alerts.Add(runtime.Environment{Tenant: physics}, runtime.PoolAlert{EnvironmentID: "gone"})
 		b.failures.Ended(time.Now(), runtime.Execution{Tenant: physics, End: runtime.End{Outcome: runtime.OutcomeFailed}})
-		if err := b.FreeTenant(t.Context(), physics); err != nil {
+		if err := b.FreeTenant(asServer(t), physics); err != nil {
 			t.Error("once nothing is left:", err)
 		}
-		alerts := b.PoolAlertHistory(func(env runtime.Environment) bool { return env.Tenant == physics })
-		if a := b.Activity(t.Context(), &physics); len(alerts) > 0 || a.FailuresPerMinute > 0 {
+		alerts := b.alertHistory(t, as(t, physics))
+		if a := b.activity(t, as(t, physics)); len(alerts) > 0 || a.FailuresPerMinute > 0 {
 			t.Errorf("the new tenant sees the old one's alerts %+v, and %d failures", alerts, a.FailuresPerMinute)
 		}
 	}
@@ -77,30 +78,34 @@ func TestNameOfADeletedTenantIsFreeOnceItsObjectsAreGone(t *testing.T) {
 func TestNewTenantDoesNotInheritIdempotencyKeys(t *testing.T) {
 	b, _ := keeping(t, Config{Keep: time.Hour})
 	physics := runtime.TenantID("physics")
-	if _, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: "b", Shared: ptr(true), PoolSize: ptr(1)}); err != nil {
+	if _, _, err := b.Environments.Put(asServer(t), request.Environment{ID: "b", Shared: ptr(true), PoolSize: ptr(1)}); err != nil {
 		t.Fatal(err)
 	}
 	claim := func(tenant runtime.TenantID, keys, key string) (runtime.Runner, error) {
-		return b.Claim(t.Context(), ClaimInput{EnvironmentID: "b", Tenant: tenant, Keys: keys, Key: key, WaitFor: ptr(60)})
+		ctx := as(t, tenant)
+		if keys == "" {
+			ctx = asServer(t)
+		}
+		return b.Runners.Claim(ctx, request.Claim{EnvironmentID: "b", Key: key, WaitFor: ptr(60)})
 	}
 	later := func() ticket.Ticket {
 		t.Helper()
-		got, err := b.ClaimLater(t.Context(), ClaimInput{EnvironmentID: "b", Tenant: physics, Keys: "physics", Key: "later", WaitFor: ptr(60)}, nil)
+		got, err := b.Tickets.Open(as(t, physics), request.Claim{EnvironmentID: "b", Key: "later", WaitFor: ptr(60)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		wait.For(t, "the ticket has its runner", func() bool {
-			got, err = b.Ticket(t.Context(), got.ID)
+			got, err = b.Tickets.Get(asServer(t), got.ID)
 			return err != nil || got.Runner != ""
 		})
 		return got
 	}
 	release := func(id runtime.RunnerID) {
 		t.Helper()
-		if _, err := b.Release(t.Context(), id); err != nil {
+		if _, err := b.Runners.Release(asServer(t), id); err != nil {
 			t.Fatal(err)
 		}
-		wait.For(t, "the runner is removed", func() bool { _, there := b.Runner(id); return !there })
+		wait.For(t, "the runner is removed", func() bool { _, there := b.runners.get(id); return !there })
 	}
 	var collected []runtime.ExecutionID
 	live := func() []runtime.RunnerID {
@@ -109,7 +114,7 @@ func TestNewTenantDoesNotInheritIdempotencyKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x, err := b.Start(t.Context(), StartInput{RunnerID: r.ID, Tenant: physics, Keys: "physics", Key: "k", Command: []string{"true"}})
+		x, err := b.Executions.Start(as(t, physics), request.Start{RunnerID: r.ID, Key: "k", Command: []string{"true"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,13 +131,13 @@ func TestNewTenantDoesNotInheritIdempotencyKeys(t *testing.T) {
 	}
 	release(other.ID)
 	before := live()
-	if err := b.store.DeleteExecutions(t.Context(), collected, time.Now().Add(time.Hour)); err != nil {
+	if err := b.store.DeleteExecutions(asServer(t), collected, time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := claim(physics, "physics", "k"); runtime.CodeOf(err) != runtime.CodeRunnerGone {
 		t.Error("its own key isn't spent:", err)
 	}
-	if err := b.FreeTenant(t.Context(), physics); err != nil {
+	if err := b.FreeTenant(asServer(t), physics); err != nil {
 		t.Fatal(err)
 	}
 	for i, id := range live() {
@@ -150,14 +155,14 @@ func TestEnvironmentsAreBoundedByTenant(t *testing.T) {
 	b := newBed(t)
 	physics, chemistry := runtime.TenantID("physics"), runtime.TenantID("chemistry")
 	put := func(id runtime.EnvironmentID, tenant *runtime.TenantID) error {
-		_, _, err := b.PutEnvironment(t.Context(), PutEnvironmentInput{ID: id, Tenant: tenant, PoolSize: ptr(0)})
+		_, _, err := b.Environments.Put(asServer(t), request.Environment{ID: id, Tenant: tenant, PoolSize: ptr(0)})
 		return err
 	}
 	if err := put("physics", &physics); err != nil {
 		t.Fatal(err)
 	}
-	for i := range maxEnvironments - 1 {
-		b.catalog.replace(runtime.Environment{ID: runtime.EnvironmentID(fmt.Sprint("physics-", i)), Tenant: physics, Revision: 1})
+	for i := range 10_000 - 1 {
+		b.environments.Restore([]runtime.Environment{{ID: runtime.EnvironmentID(fmt.Sprint("physics-", i)), Tenant: physics, Revision: 1}})
 	}
 	wantCode(t, put("one-more", &physics), runtime.CodeLimitExceeded, "")
 	if err := errors.Join(put("physics", &physics), put("chemistry", &chemistry)); err != nil {

@@ -10,14 +10,15 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/pool"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/runtime/ticket"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-func (b *bed) later(t *testing.T, in ClaimInput) ticket.Ticket {
+func (b *bed) later(t *testing.T, in request.Claim) ticket.Ticket {
 	t.Helper()
 	in.EnvironmentID = "a"
-	got, err := b.ClaimLater(t.Context(), in, nil)
+	got, err := b.Tickets.Open(by(t, in), in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +27,7 @@ func (b *bed) later(t *testing.T, in ClaimInput) ticket.Ticket {
 
 // laterWaits is like later, but waits until the claim waits or is answered, which takes longer on a
 // busy machine.
-func (b *bed) laterWaits(t *testing.T, in ClaimInput) ticket.Ticket {
+func (b *bed) laterWaits(t *testing.T, in request.Claim) ticket.Ticket {
 	t.Helper()
 	got := b.later(t, in)
 	wait.For(t, "the ticket waits, or has its runner", func() bool {
@@ -34,7 +35,7 @@ func (b *bed) laterWaits(t *testing.T, in ClaimInput) ticket.Ticket {
 			return true
 		}
 		var err error
-		if got, err = b.Ticket(t.Context(), got.ID); err != nil {
+		if got, err = b.Tickets.Get(asServer(t), got.ID); err != nil {
 			t.Fatal(err)
 		}
 		return false
@@ -43,14 +44,14 @@ func (b *bed) laterWaits(t *testing.T, in ClaimInput) ticket.Ticket {
 }
 
 // laterFails returns a ticket's error, which on a busy machine arrives shortly after ClaimLater returns.
-func (b *bed) laterFails(t *testing.T, in ClaimInput) error {
+func (b *bed) laterFails(t *testing.T, in request.Claim) error {
 	t.Helper()
-	got, err := b.ClaimLater(t.Context(), in, nil)
+	got, err := b.Tickets.Open(asServer(t), in)
 	if err != nil {
 		return err
 	}
 	wait.For(t, "the ticket fails", func() bool {
-		if got, err = b.Ticket(t.Context(), got.ID); err != nil {
+		if got, err = b.Tickets.Get(asServer(t), got.ID); err != nil {
 			t.Fatal(err)
 		}
 		return got.State != ticket.Waiting
@@ -60,7 +61,7 @@ func (b *bed) laterFails(t *testing.T, in ClaimInput) error {
 
 // held counts the runners that are claimed or being claimed.
 func (b *bed) held() (n int) {
-	for _, r := range b.Runners(RunnerFilter{EnvironmentID: "a"}) {
+	for _, r := range b.runners.list(request.Runners{EnvironmentID: "a"}) {
 		if r.State == runtime.RunnerClaiming || r.State == runtime.RunnerClaimed {
 			n++
 		}
@@ -75,17 +76,17 @@ func TestTicketGetsARunner(t *testing.T) {
 	start := sync.OnceFunc(func() { close(starts) })
 	t.Cleanup(start)
 	b.environment(t, "a", 0)
-	first, second := b.laterWaits(t, ClaimInput{}), b.laterWaits(t, ClaimInput{WaitFor: ptr(600)})
-	if first.State != ticket.Waiting || first.ExpiresAt.Sub(first.CreatedAt) != maxWait || second.ExpiresAt.Sub(second.CreatedAt) != 10*time.Minute {
+	first, second := b.laterWaits(t, request.Claim{}), b.laterWaits(t, request.Claim{WaitFor: ptr(600)})
+	if first.State != ticket.Waiting || first.ExpiresAt.Sub(first.CreatedAt) != request.MaxWait || second.ExpiresAt.Sub(second.CreatedAt) != 10*time.Minute {
 		t.Errorf("%+v; %+v", first, second)
 	}
-	watched, err := b.WatchTicket(t.Context(), second.ID)
+	watched, err := b.Tickets.Watch(asServer(t), second.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for place := 0; place != 2; place = (<-watched).Position {
 	}
-	if got, err := b.CancelTicket(t.Context(), first.ID); err != nil || got.State != ticket.Cancelled {
+	if got, err := b.Tickets.Cancel(asServer(t), first.ID); err != nil || got.State != ticket.Cancelled {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for place := 0; place != 1; place = (<-watched).Position {
@@ -94,21 +95,21 @@ func TestTicketGetsARunner(t *testing.T) {
 	var last ticket.Ticket
 	for last = range watched {
 	}
-	if r, ok := b.Runner(last.Runner); last.State != ticket.Claimed || !ok || r.State != runtime.RunnerClaimed {
+	if r, ok := b.runners.get(last.Runner); last.State != ticket.Claimed || !ok || r.State != runtime.RunnerClaimed {
 		t.Errorf("%+v: %+v", last, r)
 	}
-	if got, err := b.Ticket(t.Context(), second.ID); err != nil || got != last {
+	if got, err := b.Tickets.Get(asServer(t), second.ID); err != nil || got != last {
 		t.Errorf("%+v, %v; want %+v", got, err, last)
 	}
-	if tenant, err := b.TicketTenant(second.ID); tenant != runtime.DefaultTenant || err != nil {
+	if tenant, err := b.tickets.Tenant(second.ID); tenant != runtime.DefaultTenant || err != nil {
 		t.Errorf("%q, %v", tenant, err)
 	}
-	wantCode(t, b.laterFails(t, ClaimInput{EnvironmentID: "none"}), runtime.CodeEnvironmentNotFound, "")
-	_, err = b.ClaimLater(t.Context(), ClaimInput{EnvironmentID: "a", WaitFor: ptr(-1)}, nil)
+	wantCode(t, b.laterFails(t, request.Claim{EnvironmentID: "none"}), runtime.CodeEnvironmentNotFound, "")
+	_, err = b.Tickets.Open(asServer(t), request.Claim{EnvironmentID: "a", WaitFor: ptr(-1)})
 	wantCode(t, err, runtime.CodeInvalidInput, "waitFor")
-	_, err = b.WatchTicket(t.Context(), "none")
+	_, err = b.Tickets.Watch(asServer(t), "none")
 	wantCode(t, err, runtime.CodeTicketNotFound, "")
-	_, err = b.Ticket(t.Context(), "none")
+	_, err = b.Tickets.Get(asServer(t), "none")
 	wantCode(t, err, runtime.CodeTicketNotFound, "")
 }
 
@@ -117,17 +118,17 @@ func TestTicketGetsARunner(t *testing.T) {
 func TestTicketsWithKeys(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 2)
-	wait.For(t, "the pool fills", func() bool { s, _ := b.PoolStatus("a"); return s.Idle == 2 })
-	r, err := b.Claim(t.Context(), ClaimInput{EnvironmentID: "a", Key: "k", InactivityTimeout: ptr(0)})
+	wait.For(t, "the pool fills", func() bool { s, _ := b.Environments.PoolStatus(runtime.Environment{ID: "a"}); return s.Idle == 2 })
+	r, err := b.Runners.Claim(asServer(t), request.Claim{EnvironmentID: "a", Key: "k", InactivityTimeout: ptr(0)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := b.laterWaits(t, ClaimInput{Key: "k", InactivityTimeout: ptr(0)})
-	if again := b.later(t, ClaimInput{Key: "k", InactivityTimeout: ptr(0)}); got.State != ticket.Claimed || got.Runner != r.ID || again != got {
+	got := b.laterWaits(t, request.Claim{Key: "k", InactivityTimeout: ptr(0)})
+	if again := b.later(t, request.Claim{Key: "k", InactivityTimeout: ptr(0)}); got.State != ticket.Claimed || got.Runner != r.ID || again != got {
 		t.Errorf("%+v, then %+v; want %s", got, again, r.ID)
 	}
-	wantCode(t, b.laterFails(t, ClaimInput{EnvironmentID: "a", Key: "k", InactivityTimeout: ptr(60)}), runtime.CodeConflict, "")
-	if ok, err := b.Release(t.Context(), r.ID); !ok || err != nil {
+	wantCode(t, b.laterFails(t, request.Claim{EnvironmentID: "a", Key: "k", InactivityTimeout: ptr(60)}), runtime.CodeConflict, "")
+	if ok, err := b.Runners.Release(asServer(t), r.ID); !ok || err != nil {
 		t.Errorf("%v, %v", ok, err)
 	}
 }
@@ -137,25 +138,28 @@ func TestCancelledTicketsLeaveNoRunner(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 2)
 	for i := range 200 {
-		in := ClaimInput{InactivityTimeout: ptr(0)}
+		in := request.Claim{InactivityTimeout: ptr(0)}
 		if i%2 > 0 {
 			in.Key = fmt.Sprint(i)
 		}
 		got := b.later(t, in)
 		for range i % 7 * 1000 { // sooner or later
-			_, _ = b.TicketTenant(got.ID)
+			_, _ = b.tickets.Tenant(got.ID)
 		}
-		got, err := b.CancelTicket(t.Context(), got.ID)
+		got, err := b.Tickets.Cancel(asServer(t), got.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got.State == ticket.Claimed { // it was when it was opened: it is ours
-			if _, err := b.Release(t.Context(), got.Runner); err != nil {
+			if _, err := b.Runners.Release(asServer(t), got.Runner); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	wait.For(t, "nothing is held", func() bool { s, _ := b.PoolStatus("a"); return s.Waiting == 0 && b.held() == 0 })
+	wait.For(t, "nothing is held", func() bool {
+		s, _ := b.Environments.PoolStatus(runtime.Environment{ID: "a"})
+		return s.Waiting == 0 && b.held() == 0
+	})
 }
 
 // deaf is an ended context that nothing notices in time.
@@ -168,10 +172,10 @@ func (deaf) Done() <-chan struct{} { return nil }
 func TestRunnerClaimedAfterItsCallerGaveUpIsReleased(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
-	unwanted, cancel := context.WithCancelCause(t.Context())
+	unwanted, cancel := context.WithCancelCause(asServer(t))
 	cancel(pool.ErrUnwanted)
 	for i := range 40 {
-		claiming := t.Context() // while the caller is gone
+		claiming := asServer(t) // while the caller is gone
 		if i%2 > 0 {
 			claiming = deaf{unwanted}
 		}
@@ -180,7 +184,7 @@ func TestRunnerClaimedAfterItsCallerGaveUpIsReleased(t *testing.T) {
 		r, first, err := b.claimBy(unwanted, spawn, "a", claim)
 		switch {
 		case err == nil && first && i%2 == 0: // the caller isn't gone yet
-			if _, err := b.Release(t.Context(), r.ID); err != nil {
+			if _, err := b.Runners.Release(asServer(t), r.ID); err != nil {
 				t.Fatal(err)
 			}
 		case !errors.Is(err, pool.ErrUnwanted):
@@ -200,11 +204,11 @@ func TestUnseenRunnersOfTicketsAreReleased(t *testing.T) {
 	b.fake.OnStart(func(runtime.RunnerID) error { <-starts; return nil })
 	b.environment(t, "a", 0)
 	for _, key := range []string{"", "k"} {
-		got := b.later(t, ClaimInput{Key: key, InactivityTimeout: ptr(0)})
+		got := b.later(t, request.Claim{Key: key, InactivityTimeout: ptr(0)})
 		if got.State != ticket.Waiting {
 			t.Errorf("%+v", got)
 		}
 	}
 	close(starts)
-	wait.For(t, "the pool is empty", func() bool { return len(b.Runners(RunnerFilter{})) == 0 })
+	wait.For(t, "the pool is empty", func() bool { return len(b.runners.list(request.Runners{})) == 0 })
 }

@@ -19,7 +19,7 @@ func TestOutputReportsLostBytes(t *testing.T) {
 	x := b.run(t, r.ID, "echo", "hello")
 	read := func() (string, int64) {
 		t.Helper()
-		o, err := b.OpenOutput(t.Context(), x.ID, 0)
+		o, err := b.Executions.OpenOutput(asServer(t), x.ID, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +39,7 @@ func TestOutputReportsLostBytes(t *testing.T) {
 	if text, lost := read(); text != "" || lost != 6 {
 		t.Errorf("without its log: %q, %d lost", text, lost)
 	}
-	_, err := b.OpenOutput(t.Context(), "none", 0)
+	_, err := b.Executions.OpenOutput(asServer(t), "none", 0)
 	wantCode(t, err, runtime.CodeExecutionNotFound, "")
 }
 
@@ -48,15 +48,15 @@ func TestTransfersOfAFile(t *testing.T) {
 	b.environment(t, "a", 1)
 	r := b.claim(t, "a")
 	room := int64(r.Environment.Resources.WorkspaceMiB) << 20
-	file, err := b.UploadFile(t.Context(), r.ID, "f", 0, false, -1, io.LimitReader(zeros{}, room))
+	file, err := b.Files.Upload(asServer(t), r.ID, "f", 0, false, -1, io.LimitReader(zeros{}, room))
 	if err != nil || file.Size != room || file.Runner != r.ID || file.At != "f" {
 		t.Fatalf("%+v, %v", file, err)
 	}
 	for _, size := range []int64{-1, room + 1} {
-		_, err := b.UploadFile(t.Context(), r.ID, "f", 0, false, size, io.LimitReader(zeros{}, room+1))
+		_, err := b.Files.Upload(asServer(t), r.ID, "f", 0, false, size, io.LimitReader(zeros{}, room+1))
 		wantCode(t, err, runtime.CodeInvalidInput, "file")
 	}
-	_, content, err := b.OpenFile(t.Context(), r.ID, "f", room-3)
+	_, content, err := b.Files.OpenFile(asServer(t), r.ID, "f", room-3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,12 +65,12 @@ func TestTransfersOfAFile(t *testing.T) {
 		t.Errorf("the last three bytes: %q, %v", text, err)
 	}
 	for offset, field := range map[int64]string{-1: "offset", room + 1: "path"} {
-		_, _, err := b.OpenFile(t.Context(), r.ID, "f", offset)
+		_, _, err := b.Files.OpenFile(asServer(t), r.ID, "f", offset)
 		wantCode(t, err, runtime.CodeInvalidInput, field)
 	}
-	_, err = b.UploadFile(t.Context(), r.ID, "f", 0, false, 5, strings.NewReader("abc"))
+	_, err = b.Files.Upload(asServer(t), r.ID, "f", 0, false, 5, strings.NewReader("abc"))
 	wantCode(t, err, runtime.CodeInvalidInput, "file")
-	_, _, err = b.OpenFile(t.Context(), "none", "f", 0)
+	_, _, err = b.Files.OpenFile(asServer(t), "none", "f", 0)
 	wantCode(t, err, runtime.CodeRunnerGone, "")
 }
 
@@ -82,15 +82,15 @@ func TestATransferKeepsTheClaim(t *testing.T) {
 	var content io.Closer
 	wait.For(t, "a file is open before its runner's claim expires", func() bool {
 		r = b.claimFor(t, "a", 1)
-		if _, err := b.UploadFile(t.Context(), r.ID, "f", 0, false, -1, strings.NewReader("abc")); err != nil {
+		if _, err := b.Files.Upload(asServer(t), r.ID, "f", 0, false, -1, strings.NewReader("abc")); err != nil {
 			return false
 		}
 		var err error
-		_, content, err = b.OpenFile(t.Context(), r.ID, "f", 0)
+		_, content, err = b.Files.OpenFile(asServer(t), r.ID, "f", 0)
 		return err == nil
 	})
 	b.expired(t, "a", 1)
-	if _, there := b.Runner(r.ID); !there {
+	if _, there := b.runners.get(r.ID); !there {
 		t.Error("it expired while a file of it was open")
 	}
 	for range 2 { // the second one takes no other use away
@@ -98,7 +98,7 @@ func TestATransferKeepsTheClaim(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	wait.For(t, "its claim expires", func() bool { _, there := b.Runner(r.ID); return !there })
+	wait.For(t, "its claim expires", func() bool { _, there := b.runners.get(r.ID); return !there })
 }
 
 // TestCompletedUploadNeverFails checks that, once the agent has put a file in place, no error is
@@ -107,7 +107,7 @@ func TestCompletedUploadNeverFails(t *testing.T) {
 	b, c, r := hostile(t, nil)
 	c.agent.Store(nil)
 	before := c.dials.Load()
-	if file, err := b.UploadFile(t.Context(), r.ID, "f", 0, false, -1, strings.NewReader("abc")); err != nil || file.Size != 3 || file.Path != "f" {
+	if file, err := b.Files.Upload(asServer(t), r.ID, "f", 0, false, -1, strings.NewReader("abc")); err != nil || file.Size != 3 || file.Path != "f" {
 		t.Errorf("%+v, %v", file, err)
 	}
 	if dials := c.dials.Load() - before; dials != 1 {
@@ -134,7 +134,7 @@ func TestCompletedUploadNeverFails(t *testing.T) {
 		}
 	}
 	c.agent.Store(&broken)
-	if file, err := b.UploadFile(t.Context(), r.ID, "f", 0, false, 3, strings.NewReader("abc")); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
+	if file, err := b.Files.Upload(asServer(t), r.ID, "f", 0, false, 3, strings.NewReader("abc")); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
 		t.Errorf("of a broken agent: %+v, %v", file, err)
 	}
 }

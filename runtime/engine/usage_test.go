@@ -9,6 +9,7 @@ import (
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -18,23 +19,23 @@ func TestUsageOfARunningExecution(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "e", 1)
 	runner := b.claim(t, "e")
-	x, err := b.Start(t.Context(), StartInput{RunnerID: runner.ID, Command: []string{"cat"}, Stdin: true})
+	x, err := b.Executions.Start(asServer(t), request.Start{RunnerID: runner.ID, Command: []string{"cat"}, Stdin: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if usage := b.ExecutionUsage(t.Context(), x); usage != nil {
+	if usage := b.Executions.Usage(asServer(t), x); usage != nil {
 		t.Errorf("before it was started: %+v", usage)
 	}
-	if _, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: x.ID, Data: []byte("hello")}); err != nil {
+	if _, err := b.Executions.WriteStdin(asServer(t), request.Stdin{ExecutionID: x.ID, Data: []byte("hello")}); err != nil {
 		t.Fatal(err)
 	}
 	var shown runtime.UsageNow
 	var running runtime.Execution
 	wait.For(t, "its usage is shown with what it printed", func() bool {
-		if running, err = b.Execution(t.Context(), x.ID, 0); err != nil {
+		if running, err = b.Executions.Get(asServer(t), x.ID, 0); err != nil {
 			t.Fatal(err)
 		}
-		if usage := b.ExecutionUsage(t.Context(), running); usage != nil {
+		if usage := b.Executions.Usage(asServer(t), running); usage != nil {
 			shown = *usage
 		}
 		return shown.OutputBytes == 5
@@ -43,12 +44,12 @@ func TestUsageOfARunningExecution(t *testing.T) {
 		t.Errorf("it uses %+v", shown)
 	}
 	var used *runtime.RunnerUsage
-	wait.For(t, "the agent answers within a second", func() bool { used = b.RunnerUsage(t.Context(), runner); return used != nil })
+	wait.For(t, "the agent answers within a second", func() bool { used = b.Runners.Usage(asServer(t), runner); return used != nil })
 	if used.CPU != time.Minute || used.Memory != 2<<20 || used.Processes != 3 ||
 		used.MemoryLimit != int64(runner.Environment.Resources.MemoryMiB)<<20 || used.ProcessLimit != runner.Environment.Resources.Processes || used.At.IsZero() {
 		t.Errorf("its runner uses %+v", used)
 	}
-	if _, err := b.WriteStdin(t.Context(), StdinInput{ExecutionID: x.ID, Close: true}); err != nil {
+	if _, err := b.Executions.WriteStdin(asServer(t), request.Stdin{ExecutionID: x.ID, Close: true}); err != nil {
 		t.Fatal(err)
 	}
 	end := b.await(t, x.ID)
@@ -56,7 +57,7 @@ func TestUsageOfARunningExecution(t *testing.T) {
 		t.Errorf("at the end it had used %+v", u)
 	}
 	for _, x := range []runtime.Execution{running, end} {
-		if usage := b.ExecutionUsage(t.Context(), x); usage != nil {
+		if usage := b.Executions.Usage(asServer(t), x); usage != nil {
 			t.Errorf("after the end: %+v", usage)
 		}
 	}
@@ -78,8 +79,8 @@ func TestUsageIsHiddenIfTheAgentIsOldOrLies(t *testing.T) {
 			b.start(t)
 			defer b.stop()
 			if name == "answers" {
-				wait.For(t, "the agent answers within a second", func() bool { return b.RunnerUsage(t.Context(), runner) != nil })
-			} else if used := b.RunnerUsage(t.Context(), runner); used != nil {
+				wait.For(t, "the agent answers within a second", func() bool { return b.Runners.Usage(asServer(t), runner) != nil })
+			} else if used := b.Runners.Usage(asServer(t), runner); used != nil {
 				t.Errorf("%+v", used)
 			}
 		})
@@ -89,7 +90,7 @@ func TestUsageIsHiddenIfTheAgentIsOldOrLies(t *testing.T) {
 	for _, state := range []runtime.RunnerState{runtime.RunnerStarting, runtime.RunnerIdle, runtime.RunnerClaiming, runtime.RunnerStopping, runtime.RunnerGone} {
 		other := runner
 		other.State = state
-		if used := b.RunnerUsage(t.Context(), other); used != nil {
+		if used := b.Runners.Usage(asServer(t), other); used != nil {
 			t.Errorf("%s: %+v", state, used)
 		}
 	}

@@ -6,17 +6,18 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/activity"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
 func TestPoolAlertsAreWatched(t *testing.T) {
 	b := newBed(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	all, err := b.WatchPoolAlerts(ctx, "", seesEnvironment)
+	ctx, cancel := context.WithCancel(asServer(t))
+	all, err := b.Environments.WatchAlerts(ctx, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = b.WatchPoolAlerts(ctx, "none", seesEnvironment)
+	_, err = b.Environments.WatchAlerts(ctx, "none")
 	wantCode(t, err, runtime.CodeEnvironmentNotFound, "")
 
 	b.fake.OnStart(func(runtime.RunnerID) error { return errors.New("no room") })
@@ -27,25 +28,25 @@ func TestPoolAlertsAreWatched(t *testing.T) {
 			break
 		}
 	}
-	late, err := b.WatchPoolAlerts(ctx, "", seesEnvironment) // gets what stands
+	late, err := b.Environments.WatchAlerts(ctx, "") // gets what stands
 	if err != nil {
 		t.Fatal(err)
 	}
 	if alert := <-late; !alert.Standing() || alert.EnvironmentID != "low" {
 		t.Errorf("first %+v", alert)
 	}
-	if alerts := b.PoolAlerts(seesEnvironment); len(alerts) != 1 || alerts[0].EnvironmentID != "low" {
+	if alerts := b.standingAlerts(t); len(alerts) != 1 || alerts[0].EnvironmentID != "low" {
 		t.Errorf("standing: %+v", alerts)
 	}
-	if h := b.Health(t.Context()); h.Status != HealthDegraded {
+	if h := b.Health(asServer(t)); h.Status != activity.HealthDegraded {
 		t.Errorf("health: %+v", h)
 	}
-	one, err := b.WatchPoolAlerts(ctx, "low", seesEnvironment)
+	one, err := b.Environments.WatchAlerts(ctx, "low")
 	if err != nil {
 		t.Fatal(err)
 	}
 	last := <-one
-	if _, err := b.DeleteEnvironment(t.Context(), "low", false, seesEnvironment); err != nil {
+	if _, err := b.Environments.Delete(asServer(t), "low", false); err != nil {
 		t.Fatal(err)
 	}
 	for last = range one { // until the pool has ended
@@ -70,10 +71,10 @@ func TestRunnersAreWatched(t *testing.T) {
 	b.environment(t, "other", 1)
 	b.environment(t, "a", 1)
 	first := b.claim(t, "a")
-	ctx, cancel := context.WithCancel(t.Context())
-	_, err := b.WatchRunners(ctx, "none", seesRunner)
+	ctx, cancel := context.WithCancel(asServer(t))
+	_, err := b.Runners.Watch(ctx, "none")
 	wantCode(t, err, runtime.CodeEnvironmentNotFound, "")
-	events, err := b.WatchRunners(ctx, "a", seesRunner)
+	events, err := b.Runners.Watch(ctx, "a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +94,7 @@ func TestRunnersAreWatched(t *testing.T) {
 	until(first.ID, runtime.RunnerClaimed) // as it was before
 	second := b.claim(t, "a")
 	until(second.ID, runtime.RunnerClaimed)
-	if _, err := b.Release(t.Context(), first.ID); err != nil {
+	if _, err := b.Runners.Release(asServer(t), first.ID); err != nil {
 		t.Fatal(err)
 	}
 	until(first.ID, runtime.RunnerGone)
@@ -101,7 +102,7 @@ func TestRunnersAreWatched(t *testing.T) {
 	// Nobody receives while 50 runners start and end: the queue doesn't grow with them.
 	for range 50 {
 		r := b.claim(t, "a")
-		if _, err := b.Release(t.Context(), r.ID); err != nil {
+		if _, err := b.Runners.Release(asServer(t), r.ID); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -119,7 +120,7 @@ func TestRunnersAreWatched(t *testing.T) {
 	cancel()
 	for range events { // closed
 	}
-	if n := b.Stats().Watchers[WatchRunners]; n != 0 {
+	if n := b.Stats().Watchers[activity.WatchRunners]; n != 0 {
 		t.Errorf("%d watchers stay", n)
 	}
 }
@@ -129,16 +130,16 @@ func TestRunnersOfADeletedEnvironment(t *testing.T) {
 	b.environment(t, "a", 2)
 	b.environment(t, "other", 1)
 	b.claim(t, "a")
-	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
+	ctx, cancel := context.WithTimeout(asServer(t), wait.Limit)
 	defer cancel()
-	events, err := b.WatchRunners(ctx, "a", seesRunner)
+	events, err := b.Runners.Watch(ctx, "a")
 	if err != nil {
 		t.Fatal(err)
 	}
 	there := map[runtime.RunnerID]runtime.RunnerState{}
 	first := <-events
 	there[first.Runner.ID] = first.Runner.State
-	if _, err := b.DeleteEnvironment(ctx, "a", true, seesEnvironment); err != nil {
+	if _, err := b.Environments.Delete(ctx, "a", true); err != nil {
 		t.Fatal(err)
 	}
 	for event := range events {
@@ -158,11 +159,11 @@ func TestRunnersOfADeletedEnvironment(t *testing.T) {
 func TestRunWaitsForSubscribers(t *testing.T) {
 	b := newBed(t)
 	b.environment(t, "a", 1)
-	pools, err := b.WatchPools(context.Background(), "a", seesEnvironment)
+	pools, err := b.Environments.WatchPools(context.WithoutCancel(asServer(t)), "a")
 	if err != nil {
 		t.Fatal(err)
 	}
-	runners, err := b.WatchRunners(context.Background(), "a", seesRunner)
+	runners, err := b.Runners.Watch(context.WithoutCancel(asServer(t)), "a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +176,7 @@ func TestRunWaitsForSubscribers(t *testing.T) {
 			t.Errorf("the channel of %s is open", name)
 		}
 	}
-	if _, err := b.WatchPools(t.Context(), "", seesEnvironment); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
+	if _, err := b.Environments.WatchPools(asServer(t), ""); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
 		t.Errorf("after the end: %v", err)
 	}
 }

@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/share"
+	"github.com/rockpool/rockpool/runtime/quota"
 )
 
 // Limits of calls that an agent can make slow or large. It runs in the runner, so a hostile program
 // decides how long it takes.
 const (
-	maxLists    = 12 // concurrent, in total; a list's memory is limited by share.Memory
+	maxLists    = 12 // concurrent, in total; a list's memory is limited by quota.Memory
 	maxSearches = 64
 	maxOfRunner = 2                // concurrent, of one kind in one runner
 	slotWait    = 10 * time.Second // how long a call waits for a slot
@@ -26,13 +26,13 @@ type callLimiter struct {
 	what string // the kind's plural
 
 	mu      sync.Mutex // guards the fields below
-	tenants share.Bound
+	tenants quota.Bound
 	runners map[runtime.RunnerID]int
 	freed   chan struct{} // closed when a slot becomes free
 }
 
 func newCallLimiter(what string, total int64) *callLimiter {
-	return &callLimiter{what: what, tenants: share.Bound{Limit: total}, runners: map[runtime.RunnerID]int{}, freed: make(chan struct{})}
+	return &callLimiter{what: what, tenants: quota.Bound{Limit: total}, runners: map[runtime.RunnerID]int{}, freed: make(chan struct{})}
 }
 
 // within calls do when there is a slot for it, with a context that ends after agentWithin. It

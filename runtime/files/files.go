@@ -16,7 +16,7 @@ import (
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/paths"
-	"github.com/rockpool/rockpool/runtime/share"
+	"github.com/rockpool/rockpool/runtime/quota"
 )
 
 // Bounds of file calls.
@@ -39,13 +39,13 @@ type Runners interface {
 // errors of type runtime.Error.
 type Access struct {
 	runners  Runners
-	memory   *share.Memory
+	memory   *quota.Memory
 	lists    *callLimiter
 	searches *callLimiter
 }
 
 // New returns access to the files of runners. memory is for lists; nil means without a limit.
-func New(runners Runners, memory *share.Memory) *Access {
+func New(runners Runners, memory *quota.Memory) *Access {
 	return &Access{runners: runners, memory: memory, lists: newCallLimiter("lists", maxLists), searches: newCallLimiter("searches", maxSearches)}
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/share"
+	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -79,7 +79,7 @@ func (l *lister) Dial(context.Context, runtime.RunnerID) (net.Conn, error) {
 
 // TestListsHaveTheirShareOfMemory lists until a tenant's memory is used up, and ends the first request.
 func TestListsHaveTheirShareOfMemory(t *testing.T) {
-	memory := share.NewMemory(32 << 20)
+	memory := quota.NewMemory(32 << 20)
 	a := New(&lister{}, memory)
 	list := func(ctx context.Context) error {
 		files, err := a.Files(ctx, "r", "", true)

@@ -48,8 +48,8 @@ type Source struct {
 	After  time.Duration // its duration, once it has ended
 }
 
-// A Book caches the indexes of the logs that were read last. Its methods are safe for concurrent use.
-type Book struct {
+// A Cache caches the indexes of the logs that were read last. Its methods are safe for concurrent use.
+type Cache struct {
 	slots *fairqueue.TenantSlots // for reads; those of one tenant run one after the other
 
 	mu     sync.Mutex // guards the fields below
@@ -70,9 +70,9 @@ const (
 	maxTenantIndexes = 8
 )
 
-// NewBook returns an empty Book.
-func NewBook() *Book {
-	return &Book{
+// NewCache returns an empty Cache.
+func NewCache() *Cache {
+	return &Cache{
 		slots: fairqueue.NewTenantSlots(max(1, goruntime.GOMAXPROCS(0)/2), 1),
 		kept:  map[runtime.ExecutionID]*list.Element{}, latest: list.New(),
 	}
@@ -80,16 +80,16 @@ func NewBook() *Book {
 
 // entry returns the index of a log. If the tenant, or all together, have too many, it drops the one
 // that was unused for longest.
-func (b *Book) entry(source Source) *entry {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if there := b.kept[source.ID]; there != nil {
-		b.latest.MoveToFront(there)
+func (c *Cache) entry(source Source) *entry {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if there := c.kept[source.ID]; there != nil {
+		c.latest.MoveToFront(there)
 		return there.Value.(*entry)
 	}
 	var last *list.Element // least recently used one of the tenant
 	n := 0
-	for at := b.latest.Front(); at != nil; at = at.Next() {
+	for at := c.latest.Front(); at != nil; at = at.Next() {
 		if at.Value.(*entry).tenant == source.Tenant {
 			last = at
 			n++
@@ -97,14 +97,14 @@ func (b *Book) entry(source Source) *entry {
 	}
 	// A tenant with fewer than its share may replace the index of another one.
 	if n < maxTenantIndexes {
-		last = b.latest.Back()
+		last = c.latest.Back()
 	}
-	if n == maxTenantIndexes || b.latest.Len() == maxIndexes {
-		delete(b.kept, last.Value.(*entry).id)
-		b.latest.Remove(last)
+	if n == maxTenantIndexes || c.latest.Len() == maxIndexes {
+		delete(c.kept, last.Value.(*entry).id)
+		c.latest.Remove(last)
 	}
 	e := &entry{id: source.ID, tenant: source.Tenant, index: newIndex()}
-	b.kept[source.ID] = b.latest.PushFront(e)
+	c.kept[source.ID] = c.latest.PushFront(e)
 	return e
 }
 
@@ -117,11 +117,11 @@ func (b *Book) entry(source Source) *entry {
 // aren't found, and the next call counts on. A call takes at most 0.2 s. One call of each tenant
 // runs at a time, and tenants take turns. A call for the last lines takes several turns, until 8 GiB are
 // counted. Read returns ctx's cause if ctx ends first.
-func (b *Book) Read(ctx context.Context, source Source, q Query) (page Page, err error) {
+func (c *Cache) Read(ctx context.Context, source Source, q Query) (page Page, err error) {
 	done := false
 	for turn := 1; err == nil && !done; turn++ {
 		step := func() error {
-			e := b.entry(source)
+			e := c.entry(source)
 			tail, all, err := e.count(ctx, source.Open)
 			if err != nil || q.Last && !all && turn < lastTurns {
 				return err
@@ -130,10 +130,10 @@ func (b *Book) Read(ctx context.Context, source Source, q Query) (page Page, err
 			done = true
 			return err
 		}
-		err = b.slots.Do(ctx, source.Tenant, func() error {
+		err = c.slots.Do(ctx, source.Tenant, func() error {
 			err := step()
 			if errors.Is(err, output.ErrPosition) { // the log was truncated or damaged after it was counted
-				b.forget(source.ID)
+				c.forget(source.ID)
 				err = step()
 			}
 			return err
@@ -146,12 +146,12 @@ func (b *Book) Read(ctx context.Context, source Source, q Query) (page Page, err
 const lastTurns = 256
 
 // forget deletes the kept places of an execution.
-func (b *Book) forget(id runtime.ExecutionID) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if there := b.kept[id]; there != nil {
-		delete(b.kept, id)
-		b.latest.Remove(there)
+func (c *Cache) forget(id runtime.ExecutionID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if there := c.kept[id]; there != nil {
+		delete(c.kept, id)
+		c.latest.Remove(there)
 	}
 }
 

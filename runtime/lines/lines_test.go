@@ -159,7 +159,7 @@ func texts(lines []Line) string {
 func all(t interface {
 	Fatal(...any)
 	Helper()
-}, b *Book, source Source, q Query) []Line {
+}, b *Cache, source Source, q Query) []Line {
 	t.Helper()
 	var got []Line
 	for {
@@ -222,7 +222,7 @@ func TestPagesCoverAllLines(t *testing.T) {
 		want := numbered(printed, ended)
 		found := slices.DeleteFunc(slices.Clone(want), func(line Line) bool { return line.Lost > 0 || !bytes.Contains(bytes.ToLower(line.Data), []byte("b")) })
 		found, want = shown(found), shown(want)
-		b := NewBook()
+		b := NewCache()
 		first := rapid.SampledFrom([]int{1, 2, 3, 10, MaxFirst}).Draw(rt, "first")
 		compare := func(name string, got, want []Line) {
 			rt.Helper()
@@ -298,7 +298,7 @@ func TestDefinitionOfLines(t *testing.T) {
 	} {
 		source, l := write(t, test.pieces, wholes)
 		end(t, &source, l, 0)
-		page, err := NewBook().Read(t.Context(), source, Query{From: 1, First: 100})
+		page, err := NewCache().Read(t.Context(), source, Query{From: 1, First: 100})
 		if got := texts(page.Lines); err != nil || got != test.want || page.Next != 0 {
 			t.Errorf("%s: %.300q, %v, next %d", name, got, err, page.Next)
 		}
@@ -308,18 +308,18 @@ func TestDefinitionOfLines(t *testing.T) {
 func TestCutLinesEndWithAWholeCharacter(t *testing.T) {
 	source, l := write(t, []piece{{1, strings.Repeat("x", MaxText-1) + "€€\n"}, {1, strings.Repeat("y", MaxText) + "\n"}}, wholes)
 	end(t, &source, l, 0)
-	page, err := NewBook().Read(t.Context(), source, Query{From: 1, First: 100})
+	page, err := NewCache().Read(t.Context(), source, Query{From: 1, First: 100})
 	if err != nil || len(page.Lines) != 2 || len(page.Lines[0].Data) != MaxText-1 || !page.Lines[0].Truncated || page.Lines[1].Truncated {
 		t.Fatal(show(page.Lines), err)
 	}
 }
 
 // TestLineNumbersAreStable checks that lines keep their numbers while more is printed, after the
-// end, and in a new Book.
+// end, and in a new Cache.
 func TestLineNumbersAreStable(t *testing.T) {
 	source, l := write(t, []piece{{1, "one\ntw"}, {2, "err"}}, wholes)
-	b := NewBook()
-	read := func(b *Book, want string, next int64) {
+	b := NewCache()
+	read := func(b *Cache, want string, next int64) {
 		t.Helper()
 		page, err := b.Read(t.Context(), source, Query{From: 1, First: 100})
 		if err != nil || texts(page.Lines) != want || page.Next != next {
@@ -335,7 +335,7 @@ func TestLineNumbersAreStable(t *testing.T) {
 	read(b, "1o one|2o two|3e error|4 lost 4|5o four…", 5)
 	end(t, &source, l, 10)
 	read(b, "1o one|2o two|3e error|4 lost 4|5o four|6 lost 10", 0)
-	read(NewBook(), "1o one|2o two|3e error|4 lost 4|5o four|6 lost 10", 0)
+	read(NewCache(), "1o one|2o two|3e error|4 lost 4|5o four|6 lost 10", 0)
 }
 
 func TestTruncatedLogIsCountedAgain(t *testing.T) {
@@ -351,7 +351,7 @@ func TestTruncatedLogIsCountedAgain(t *testing.T) {
 	if err := whole.End(); err != nil {
 		t.Fatal(err)
 	}
-	b := NewBook()
+	b := NewCache()
 	for _, cut := range []int64{size, size / 2, 0} {
 		if err := os.Truncate(string(path), cut); err != nil {
 			t.Fatal(err)
@@ -383,7 +383,7 @@ func TestSearch(t *testing.T) {
 		{Query{Containing: "error", From: 2}, []int64{2}},
 	} {
 		test.q.First, test.q.From = 10, max(test.q.From, 1)
-		page, err := NewBook().Read(t.Context(), source, test.q)
+		page, err := NewCache().Read(t.Context(), source, test.q)
 		var got []int64
 		for _, line := range page.Lines {
 			got = append(got, line.Number)
@@ -405,7 +405,7 @@ func TestSearchesAreBounded(t *testing.T) {
 	printed = append(printed, piece{1, "needle"})
 	source, l := write(t, printed, wholes)
 	end(t, &source, l, 0)
-	b := NewBook()
+	b := NewCache()
 	page, err := b.Read(t.Context(), source, Query{From: 1, First: 10, Containing: "needle"})
 	if err != nil || len(page.Lines) != 0 || page.Next < 3000 || page.Next > 3400 {
 		t.Fatal(page, err)
@@ -417,7 +417,7 @@ func TestSearchesAreBounded(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone")
 	cancel(gone)
-	if _, err := NewBook().Read(ctx, source, Query{From: 1, First: 10}); !errors.Is(err, gone) {
+	if _, err := NewCache().Read(ctx, source, Query{From: 1, First: 10}); !errors.Is(err, gone) {
 		t.Error("counts on after its caller left:", err)
 	}
 	page, err = b.Read(t.Context(), source, Query{From: 1, First: MaxFirst})
@@ -432,7 +432,7 @@ func TestCallsAreBoundedByLines(t *testing.T) {
 	printed := []piece{{1, strings.Repeat("\n", lines)}, {1, "needle\n"}}
 	source, l := write(t, printed, wholes)
 	end(t, &source, l, 0)
-	b := NewBook()
+	b := NewCache()
 	page, err := b.Read(t.Context(), source, Query{From: 1, First: 1})
 	if err != nil || page.Counted || page.Total < workLines || page.Total > workLines+output.MaxData {
 		t.Fatal(page.Counted, page.Total, err)
@@ -460,7 +460,7 @@ func TestIndexesAreBounded(t *testing.T) {
 	if at := x.before(0, 5000); at.begun[0] > 5000 || at.begun[0] < 4900 {
 		t.Error(at)
 	}
-	b := NewBook()
+	b := NewCache()
 	quiet := b.entry(Source{ID: "quiet", Tenant: "quiet"})
 	for n := range 2 * maxIndexes {
 		b.entry(Source{ID: runtime.ExecutionID(fmt.Sprint(n)), Tenant: "loud"})
@@ -503,7 +503,7 @@ func FuzzChunks(f *testing.F) {
 		}
 		source, l := write(t, cut, func(string) int { return int(size) + 1 })
 		end(t, &source, l, 0)
-		if got, want := show(all(t, NewBook(), source, Query{From: 1, First: 3})), show(shown(numbered(cut, true))); got != want {
+		if got, want := show(all(t, NewCache(), source, Query{From: 1, First: 3})), show(shown(numbered(cut, true))); got != want {
 			t.Errorf("%s\nwant\n%s", got, want)
 		}
 	})
@@ -523,17 +523,17 @@ func big(b *testing.B, record int) Source {
 func BenchmarkLines(b *testing.B) {
 	for _, record := range []int{50, output.MaxData} {
 		source := big(b, record)
-		warm := NewBook()
+		warm := NewCache()
 		if _, err := warm.Read(b.Context(), source, Query{From: 1, First: 1}); err != nil {
 			b.Fatal(err)
 		}
-		for name, run := range map[string]func() (*Book, Query){
-			"first": func() (*Book, Query) { return NewBook(), Query{From: 500_000, First: 200} },
-			"page":  func() (*Book, Query) { return warm, Query{From: 500_000, First: 200} },
-			"search": func() (*Book, Query) {
+		for name, run := range map[string]func() (*Cache, Query){
+			"first": func() (*Cache, Query) { return NewCache(), Query{From: 500_000, First: 200} },
+			"page":  func() (*Cache, Query) { return warm, Query{From: 500_000, First: 200} },
+			"search": func() (*Cache, Query) {
 				return warm, Query{From: 1, First: 1, Containing: "00500000 THE"}
 			},
-			"whole": func() (*Book, Query) { return warm, Query{From: 1, First: 1, Containing: "nothing of it"} },
+			"whole": func() (*Cache, Query) { return warm, Query{From: 1, First: 1, Containing: "nothing of it"} },
 		} {
 			b.Run(fmt.Sprintf("%s/%d", name, record), func(b *testing.B) {
 				b.ReportAllocs()
@@ -573,7 +573,7 @@ func TestOverwrittenLinesShowTheirEnd(t *testing.T) {
 	}
 	check := func(wantOpen bool, q Query) {
 		t.Helper()
-		page, err := NewBook().Read(t.Context(), source, q)
+		page, err := NewCache().Read(t.Context(), source, q)
 		if err != nil || len(page.Lines) < 2 {
 			t.Fatal(show(page.Lines), err)
 		}
@@ -598,7 +598,7 @@ func TestTheLastLinesAreThoseAtTheEnd(t *testing.T) {
 	const lines = 2*workLines + workLines/2
 	source, l := write(t, []piece{{1, strings.Repeat("\n", lines)}, {1, "last\n"}}, wholes)
 	end(t, &source, l, 0)
-	page, err := NewBook().Read(t.Context(), source, Query{First: 1, Last: true})
+	page, err := NewCache().Read(t.Context(), source, Query{First: 1, Last: true})
 	if err != nil || !page.Counted || len(page.Lines) != 1 || page.Lines[0].Number != lines+1 || string(page.Lines[0].Data) != "last" {
 		t.Fatal(page, err)
 	}
@@ -607,7 +607,7 @@ func TestTheLastLinesAreThoseAtTheEnd(t *testing.T) {
 // TestPagesKnowUnfinishedCharacters: a follower that continues after a page gets the whole character.
 func TestPagesKnowUnfinishedCharacters(t *testing.T) {
 	source, l := write(t, []piece{{1, "a\xe2"}, {2, "b\xf0\x9f"}, {1, "\x82"}}, wholes)
-	b := NewBook()
+	b := NewCache()
 	for _, step := range []struct {
 		more []piece
 		want runtime.Characters

@@ -10,8 +10,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
-// An account counts the use of one tenant.
-type account struct {
+// An Account counts the use of one tenant. Its methods are safe for concurrent use.
+type Account struct {
 	tenant runtime.TenantID
 	clock  timing.Clock // of days, so that no step of the wall clock begins one
 	began  time.Time    // from which claims are timed by the monotonic clock
@@ -28,7 +28,7 @@ type account struct {
 }
 
 // set replaces the limits, and admits the waiting callers that now fit.
-func (a *account) set(q runtime.Quotas) {
+func (a *Account) set(q runtime.Quotas) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.limits = limitsOf(q)
@@ -37,26 +37,59 @@ func (a *account) set(q runtime.Quotas) {
 	}
 }
 
-// acquire counts n uses of a resource, or returns QUOTA_EXCEEDED.
-func (a *account) acquire(r Resource, n int64) error {
+// Acquire takes n units. It returns QUOTA_EXCEEDED, and takes nothing, if that would exceed the limit.
+func (a *Account) Acquire(r Resource, n int64) error {
+	var some Amounts
+	some[r] = n
+	return a.AcquireAll(some)
+}
+
+// AcquireAll takes some of several resources, or nothing. It returns QUOTA_EXCEEDED for the first whose
+// limit would be exceeded. Amounts that aren't positive fit even if a lowered limit is exceeded.
+func (a *Account) AcquireAll(some Amounts) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err := a.full(r, n); err != nil {
-		return err
+	for r, n := range some {
+		if n > 0 {
+			if err := a.full(Resource(r), n); err != nil {
+				return err
+			}
+		}
 	}
-	a.taken[r] += n
+	a.adopt(some)
 	return nil
 }
 
-// room returns what acquire would return, and counts nothing.
-func (a *account) room(r Resource) error {
+// adopt takes some of several resources. The caller holds mu.
+func (a *Account) adopt(some Amounts) {
+	for r, n := range some {
+		a.taken[r] += max(0, n)
+	}
+}
+
+// AdoptAll takes some of several resources even beyond the limit.
+func (a *Account) AdoptAll(some Amounts) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.adopt(some)
+}
+
+// Adopt takes n units even beyond the limit, for what a starting server finds in use.
+func (a *Account) Adopt(r Resource, n int64) {
+	var some Amounts
+	some[r] = n
+	a.AdoptAll(some)
+}
+
+// Room returns what Acquire of one unit would return, and takes nothing.
+func (a *Account) Room(r Resource) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.full(r, 1)
 }
 
 // full returns QUOTA_EXCEEDED if n more would exceed the limit. The caller holds mu.
-func (a *account) full(r Resource, n int64) error {
+func (a *Account) full(r Resource, n int64) error {
 	if a.limits.reached(r, a.taken[r]+n-1) {
 		return a.exceeded(r, a.held(r), n, 0)
 	}
@@ -64,44 +97,54 @@ func (a *account) full(r Resource, n int64) error {
 }
 
 // held returns how much the tenant really has, without pending runners. The caller holds mu.
-func (a *account) held(r Resource) int64 {
+func (a *Account) held(r Resource) int64 {
 	if r == Runners {
 		return a.taken[r] - a.pending
 	}
 	return a.taken[r]
 }
 
-// pend changes by n how many of the taken runners belong to claims that still wait.
-func (a *account) pend(n int64) {
+// Pend changes by n how many of the acquired runners belong to claims that still wait.
+func (a *Account) Pend(n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.pending += n
 }
 
-// release gives back n units, which may admit waiting callers.
-func (a *account) release(r Resource, n int64) {
+// Release releases n units, which may admit waiting callers. Releasing more than are taken does nothing.
+func (a *Account) Release(r Resource, n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.put(r, n)
 }
 
+// ReleaseAll releases some of several resources.
+func (a *Account) ReleaseAll(some Amounts) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for r, n := range some {
+		a.put(Resource(r), max(0, n))
+	}
+}
+
 // put releases n. The caller holds mu.
-func (a *account) put(r Resource, n int64) {
+func (a *Account) put(r Resource, n int64) {
 	a.taken[r] = max(0, a.taken[r]-n)
 	a.serve(r)
 }
 
 // serve gives free units to the waiting callers. The caller holds mu.
-func (a *account) serve(r Resource) {
+func (a *Account) serve(r Resource) {
 	for first := a.waiting[r].Front(); first != nil && !a.limits.reached(r, a.taken[r]); first = a.waiting[r].Front() {
 		a.taken[r]++
 		close(a.waiting[r].Remove(first).(chan struct{}))
 	}
 }
 
-// wait waits until a caller may acquire the resource, in order of arrival, for at most longest.
-// After that, it returns QUOTA_EXCEEDED.
-func (a *account) wait(ctx context.Context, r Resource, longest time.Duration) error {
+// Wait is like Acquire of one unit but waits if the limit is reached, until the tenant releases something
+// or its quotas change. Waiting callers are served in order of arrival. After longest it returns
+// QUOTA_EXCEEDED; if ctx ends first, ctx's cause.
+func (a *Account) Wait(ctx context.Context, r Resource, longest time.Duration) error {
 	served := make(chan struct{})
 	a.mu.Lock()
 	// Each caller joins the queue first, so that it overtakes no earlier one.
@@ -134,15 +177,10 @@ func (a *account) wait(ctx context.Context, r Resource, longest time.Duration) e
 	return a.exceeded(r, a.held(r), 1, 0)
 }
 
-// adopt takes n units without checking the limit.
-func (a *account) adopt(r Resource, n int64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.taken[r] += n
-}
-
-// claim counts a claim of the last minute, or returns QUOTA_EXCEEDED with when the next one fits.
-func (a *account) claim() error {
+// Claim counts a claim, whatever its result. It returns QUOTA_EXCEEDED, and counts nothing, if
+// ClaimsPerMinute claims were counted within the last 60 seconds. RetryAfter is exactly the time
+// until one more is allowed.
+func (a *Account) Claim() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := time.Since(a.began)
@@ -154,8 +192,10 @@ func (a *account) claim() error {
 	return nil
 }
 
-// start returns QUOTA_EXCEEDED if the day's processor time or output is used up.
-func (a *account) start() error {
+// Start returns QUOTA_EXCEEDED if the executions that ended today (UTC) used up the tenant's quota
+// of a day. RetryAfter is exactly the time until midnight. Running executions aren't counted yet:
+// see Spend.
+func (a *Account) Start() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := a.clock.Now()
@@ -169,8 +209,9 @@ func (a *account) start() error {
 	return nil
 }
 
-// spend adds usage to that of today.
-func (a *account) spend(used time.Duration, bytes int64) {
+// Spend adds usage to that of the present day (UTC). Call it once for each finished execution, after it
+// is stored.
+func (a *Account) Spend(used time.Duration, bytes int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.turn(a.clock.Now())
@@ -179,14 +220,14 @@ func (a *account) spend(used time.Duration, bytes int64) {
 }
 
 // turn starts a new day if necessary. The caller holds mu.
-func (a *account) turn(now time.Time) {
+func (a *Account) turn(now time.Time) {
 	if day := dayOf(now); day != a.day {
 		a.day, a.cpu, a.output = day, 0, 0
 	}
 }
 
 // usage returns what the tenant uses now, with its limits.
-func (a *account) usage() Usage {
+func (a *Account) usage() Usage {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.claims.forget(time.Since(a.began))

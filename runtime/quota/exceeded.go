@@ -33,7 +33,7 @@ var advice = [resources]string{
 }
 
 // exceeded returns QUOTA_EXCEEDED for a resource of which more is requested. The caller holds mu.
-func (a *account) exceeded(r Resource, used, more int64, after time.Duration) error {
+func (a *Account) exceeded(r Resource, used, more int64, after time.Duration) error {
 	limit := a.limits[r]
 	then := "the quota allows none"
 	switch {

@@ -44,31 +44,31 @@ func TestHeldQuotas(t *testing.T) {
 		l := New()
 		l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(2)})
 		for range 2 {
-			if err := errors.Join(l.Acquire("a", r), l.Acquire("b", r), l.Acquire("b", r)); err != nil {
+			if err := errors.Join(l.Of("a").Acquire(r, 1), l.Of("b").Acquire(r, 1), l.Of("b").Acquire(r, 1)); err != nil {
 				t.Fatal(name, err)
 			}
 		}
-		got, message := refusal(t, l.Acquire("a", r))
+		got, message := refusal(t, l.Of("a").Acquire(r, 1))
 		if want := (runtime.Exceeded{Quota: name, Limit: 2, Used: 2}); got != want || !strings.Contains(message, "tenant a") || !strings.Contains(message, "again") {
 			t.Errorf("%+v, %q", got, message)
 		}
-		l.Release("a", r)
-		if err := l.Acquire("a", r); err != nil {
+		l.Of("a").Release(r, 1)
+		if err := l.Of("a").Acquire(r, 1); err != nil {
 			t.Error(name, err)
 		}
-		l.Adopt("a", r, 3)
-		if got, _ := refusal(t, l.Acquire("a", r)); got.Used != 5 {
+		l.Of("a").Adopt(r, 3)
+		if got, _ := refusal(t, l.Of("a").Acquire(r, 1)); got.Used != 5 {
 			t.Errorf("restored: %+v", got)
 		}
 		l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(0)})
 		for range 9 {
-			l.Release("a", r)
+			l.Of("a").Release(r, 1)
 		}
-		if got, message := refusal(t, l.Acquire("a", r)); got != (runtime.Exceeded{Quota: name}) || !strings.Contains(message, "allows none") {
+		if got, message := refusal(t, l.Of("a").Acquire(r, 1)); got != (runtime.Exceeded{Quota: name}) || !strings.Contains(message, "allows none") {
 			t.Errorf("%+v, %q", got, message)
 		}
 		l.Remove("a")
-		if err := l.Acquire("a", r); err != nil {
+		if err := l.Of("a").Acquire(r, 1); err != nil {
 			t.Error(name, err)
 		}
 	}
@@ -81,7 +81,7 @@ func waits(ctx context.Context, t *testing.T, l *Ledger, id runtime.TenantID, n 
 	served := make(chan int, n)
 	for i := range n {
 		go func() {
-			if l.Wait(ctx, id, Runners, time.Hour) == nil {
+			if l.Of(id).Wait(ctx, Runners, time.Hour) == nil {
 				served <- i
 			}
 		}()
@@ -106,20 +106,20 @@ func TestWaitIsInOrder(t *testing.T) {
 		l := New()
 		for _, id := range []runtime.TenantID{"a", "b"} {
 			l.SetTenant(runtime.Tenant{ID: id, Quotas: quotasOf(2)})
-			l.Adopt(id, Runners, 2)
+			l.Of(id).Adopt(Runners, 2)
 		}
 		a, b := waits(t.Context(), t, l, "a", 9), waits(t.Context(), t, l, "b", 1)
 		if n := got(a); n != nil {
 			t.Errorf("%d are served without room", n)
 		}
 		for want := range 2 {
-			l.Release("a", Runners)
+			l.Of("a").Release(Runners, 1)
 			if n := got(a); !slices.Equal(n, []int{want}) {
 				t.Errorf("%d are served instead of %d", n, want)
 			}
 		}
 		l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(1)})
-		l.Release("a", Runners)
+		l.Of("a").Release(Runners, 1)
 		if n := got(a); n != nil {
 			t.Errorf("%d are served beyond a lowered quota", n)
 		}
@@ -127,7 +127,7 @@ func TestWaitIsInOrder(t *testing.T) {
 		if n := got(a); len(n) != 2 || n[0]+n[1] != 2+3 {
 			t.Errorf("%d are served by a raised quota", n)
 		}
-		refusal(t, l.Acquire("a", Runners))
+		refusal(t, l.Of("a").Acquire(Runners, 1))
 		l.Remove("a")
 		if n := got(a); len(n) != 5 {
 			t.Errorf("%d are served without a quota", n)
@@ -135,7 +135,7 @@ func TestWaitIsInOrder(t *testing.T) {
 		if n := got(b); n != nil {
 			t.Errorf("%d of another tenant are served", n)
 		}
-		l.Release("b", Runners)
+		l.Of("b").Release(Runners, 1)
 		got(b)
 	})
 }
@@ -145,22 +145,22 @@ func TestWaitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New()
 		l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(1)})
-		if err := l.Wait(t.Context(), "a", Runners, 0); err != nil {
+		if err := l.Of("a").Wait(t.Context(), Runners, 0); err != nil {
 			t.Errorf("with room: %v", err)
 		}
 		ctx, leave := context.WithCancelCause(t.Context())
 		left := make(chan error, 1)
-		go func() { left <- l.Wait(ctx, "a", Runners, time.Hour) }()
+		go func() { left <- l.Of("a").Wait(ctx, Runners, time.Hour) }()
 		synctest.Wait()
 		began := time.Now()
-		if e, _ := refusal(t, l.Wait(t.Context(), "a", Runners, time.Minute)); e.Used != 1 || time.Since(began) != time.Minute {
+		if e, _ := refusal(t, l.Of("a").Wait(t.Context(), Runners, time.Minute)); e.Used != 1 || time.Since(began) != time.Minute {
 			t.Errorf("%+v after %v", e, time.Since(began))
 		}
 		next := waits(t.Context(), t, l, "a", 1)
 		leave(errGone)
-		l.Release("a", Runners) // it may be served just before it leaves
+		l.Of("a").Release(Runners, 1) // it may be served just before it leaves
 		if err := <-left; err == nil {
-			l.Release("a", Runners)
+			l.Of("a").Release(Runners, 1)
 		} else if !errors.Is(err, errGone) {
 			t.Error(err)
 		}
@@ -188,7 +188,7 @@ func TestWaitersNeverExceedTheQuota(t *testing.T) {
 			group.Go(func() {
 				for range 30 {
 					ctx, leave := context.WithTimeoutCause(t.Context(), time.Duration(i)*time.Millisecond, errGone)
-					err := l.Wait(ctx, "a", Runners, time.Duration(50-i)*time.Millisecond)
+					err := l.Of("a").Wait(ctx, Runners, time.Duration(50-i)*time.Millisecond)
 					leave()
 					switch {
 					case err == nil:
@@ -198,7 +198,7 @@ func TestWaitersNeverExceedTheQuota(t *testing.T) {
 						served.Add(1)
 						time.Sleep(time.Duration(i%3) * time.Millisecond)
 						held.Add(-1)
-						l.Release("a", Runners)
+						l.Of("a").Release(Runners, 1)
 					case errors.Is(err, errGone):
 						left.Add(1)
 					case runtime.CodeOf(err) == runtime.CodeQuotaExceeded:
@@ -230,38 +230,38 @@ func TestClaimsPerMinuteAreOfAnyMinute(t *testing.T) {
 		l := New()
 		l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(3)})
 		for range 3 { // at 0, 10 and 20 s
-			if err := l.Claim("a"); err != nil {
+			if err := l.Of("a").Claim(); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(10 * time.Second)
 		}
-		got, message := refusal(t, l.Claim("a"))
+		got, message := refusal(t, l.Of("a").Claim())
 		if want := (runtime.Exceeded{Quota: "claimsPerMinute", Limit: 3, Used: 3, RetryAfter: 30 * time.Second}); got != want || message != "tenant a made 3 of at most 3 claims in the last 60 s: try again in 30s" {
 			t.Errorf("%+v, %q", got, message)
 		}
 		time.Sleep(got.RetryAfter - 1)
-		if got, message = refusal(t, l.Claim("a")); got.RetryAfter != 1 || !strings.HasSuffix(message, "in 1ms") {
+		if got, message = refusal(t, l.Of("a").Claim()); got.RetryAfter != 1 || !strings.HasSuffix(message, "in 1ms") {
 			t.Errorf("%+v, %q", got, message)
 		}
 		time.Sleep(time.Nanosecond)
-		if err := l.Claim("a"); err != nil { // at 60 s
+		if err := l.Of("a").Claim(); err != nil { // at 60 s
 			t.Error(err)
 		}
-		if got, _ := refusal(t, l.Claim("a")); got.RetryAfter != 10*time.Second {
+		if got, _ := refusal(t, l.Of("a").Claim()); got.RetryAfter != 10*time.Second {
 			t.Errorf("%+v", got)
 		}
 		// With a lower limit the wait is until 2 of 3 are old.
 		l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(2)})
-		if got, _ := refusal(t, l.Claim("a")); got.RetryAfter != 20*time.Second || got.Used != 3 {
+		if got, _ := refusal(t, l.Of("a").Claim()); got.RetryAfter != 20*time.Second || got.Used != 3 {
 			t.Errorf("%+v", got)
 		}
 		l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(0)})
-		if got, _ := refusal(t, l.Claim("a")); got.RetryAfter != 0 {
+		if got, _ := refusal(t, l.Of("a").Claim()); got.RetryAfter != 0 {
 			t.Errorf("%+v", got)
 		}
 		l.Remove("a")
 		for range 2 * mostUnlimited {
-			if err := l.Claim("a"); err != nil {
+			if err := l.Of("a").Claim(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -279,6 +279,11 @@ func spent(tenant runtime.TenantID, cpu time.Duration, bytes int64) runtime.Exec
 	return runtime.Execution{Tenant: tenant, Usage: runtime.Usage{User: cpu / 2, System: cpu - cpu/2, OutputBytes: bytes}}
 }
 
+// spend counts what an execution used.
+func (l *Ledger) spend(x runtime.Execution) {
+	l.Of(x.Tenant).Spend(x.Usage.User+x.Usage.System, x.Usage.OutputBytes)
+}
+
 func TestDaysEndAtMidnight(t *testing.T) {
 	for quota, x := range map[string]struct {
 		almost, rest runtime.Execution
@@ -291,24 +296,24 @@ func TestDaysEndAtMidnight(t *testing.T) {
 			l := New()
 			l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(10)})
 			time.Sleep(23 * time.Hour)
-			l.Spend(x.almost)
-			if err := l.Start("a"); err != nil {
+			l.spend(x.almost)
+			if err := l.Of("a").Start(); err != nil {
 				t.Fatal(err)
 			}
-			l.Spend(x.rest)
-			got, message := refusal(t, l.Start("a"))
+			l.spend(x.rest)
+			got, message := refusal(t, l.Of("a").Start())
 			if want := (runtime.Exceeded{Quota: quota, Limit: 10, Used: 10, RetryAfter: time.Hour}); got != want || !strings.HasSuffix(message, "today (UTC): try again in 1h0m0s") {
 				t.Errorf("%+v, %q", got, message)
 			}
-			if err := l.Start("b"); err != nil {
+			if err := l.Of("b").Start(); err != nil {
 				t.Error("another tenant:", err)
 			}
 			time.Sleep(time.Hour - 1)
-			if got, _ := refusal(t, l.Start("a")); got.RetryAfter != 1 {
+			if got, _ := refusal(t, l.Of("a").Start()); got.RetryAfter != 1 {
 				t.Errorf("%+v", got)
 			}
 			time.Sleep(time.Nanosecond)
-			if err := l.Start("a"); err != nil {
+			if err := l.Of("a").Start(); err != nil {
 				t.Error(err)
 			}
 			if u := l.Usage("a"); u.CPUSecondsPerDay.Used != 0 || u.OutputBytesPerDay.Used != 0 {
@@ -322,13 +327,13 @@ func TestLargeLimitsDoNotOverflow(t *testing.T) {
 	l := New()
 	most := int64(math.MaxInt64)
 	l.SetTenant(runtime.Tenant{ID: "a", Quotas: runtime.Quotas{CPUSecondsPerDay: &most, OutputBytesPerDay: &most}})
-	l.Spend(spent("a", time.Hour, 1<<40))
-	l.Spend(spent("a", -time.Hour, -1<<40))
-	if err := l.Start("a"); err != nil {
+	l.spend(spent("a", time.Hour, 1<<40))
+	l.spend(spent("a", -time.Hour, -1<<40))
+	if err := l.Of("a").Start(); err != nil {
 		t.Error(err)
 	}
 	l.SetTenant(runtime.Tenant{ID: "b", Quotas: quotasOf(0)})
-	if got, message := refusal(t, l.Start("b")); got != (runtime.Exceeded{Quota: "cpuSecondsPerDay"}) || !strings.Contains(message, "allows none") {
+	if got, message := refusal(t, l.Of("b").Start()); got != (runtime.Exceeded{Quota: "cpuSecondsPerDay"}) || !strings.Contains(message, "allows none") {
 		t.Errorf("nothing is allowed: %+v, %q", got, message)
 	}
 	if u := l.Usage("a"); u.CPUSecondsPerDay.Used != 3600 || u.OutputBytesPerDay.Used != 1<<40 {
@@ -356,12 +361,12 @@ func TestUsage(t *testing.T) {
 			t.Error("a failed read returned no error")
 		}
 		for range 5 {
-			l.Adopt("a", Runners, 1)
+			l.Of("a").Adopt(Runners, 1)
 		}
-		l.Adopt("a", Waiting, 4)
-		l.Adopt("a", Executions, 3)
-		l.Adopt("a", Subscriptions, 2)
-		if err := l.Claim("a"); err != nil {
+		l.Of("a").Adopt(Waiting, 4)
+		l.Of("a").Adopt(Executions, 3)
+		l.Of("a").Adopt(Subscriptions, 2)
+		if err := l.Of("a").Claim(); err != nil {
 			t.Fatal(err)
 		}
 		l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(9)})
@@ -394,12 +399,12 @@ func TestConcurrentCallersNeverExceedTheQuota(t *testing.T) {
 		group.Go(func() {
 			r := Resource(i) % resources
 			for range 300 {
-				if l.Claim("a") == nil {
+				if l.Of("a").Claim() == nil {
 					claimed.Add(1)
 				}
 				l.SetTenant(tenant)
 				l.Usage(tenant.ID)
-				if err := l.Acquire("a", r); err != nil {
+				if err := l.Of("a").Acquire(r, 1); err != nil {
 					refused.Add(1)
 					continue
 				}
@@ -409,7 +414,7 @@ func TestConcurrentCallersNeverExceedTheQuota(t *testing.T) {
 				took.Add(1)
 				gosched.Gosched()
 				held[r].Add(-1) // before Release: else another could take it meanwhile
-				l.Release("a", r)
+				l.Of("a").Release(r, 1)
 			}
 		})
 	}
@@ -420,11 +425,11 @@ func TestConcurrentCallersNeverExceedTheQuota(t *testing.T) {
 	for r := range resources {
 		// Exactly the limit can be acquired afterwards.
 		for range limit {
-			if err := l.Acquire("a", r); err != nil {
+			if err := l.Of("a").Acquire(r, 1); err != nil {
 				t.Error(err)
 			}
 		}
-		refusal(t, l.Acquire("a", r))
+		refusal(t, l.Of("a").Acquire(r, 1))
 	}
 	t.Logf("%d were taken, %d refused", took.Load(), refused.Load())
 }
@@ -440,7 +445,7 @@ func TestConcurrentCallersUseTheWholeQuota(t *testing.T) {
 		for range 100 {
 			group.Go(func() {
 				<-begin
-				if l.Acquire("a", Runners) == nil {
+				if l.Of("a").Acquire(Runners, 1) == nil {
 					took.Add(1)
 				}
 			})
@@ -458,9 +463,9 @@ func BenchmarkAcquireAndClaim(b *testing.B) {
 	l.SetTenant(runtime.Tenant{ID: "a", Quotas: quotasOf(1 << 30)})
 	b.RunParallel(func(p *testing.PB) {
 		for p.Next() {
-			_ = l.Claim("a")
-			_ = l.Acquire("a", Runners)
-			l.Release("a", Runners)
+			_ = l.Of("a").Claim()
+			_ = l.Of("a").Acquire(Runners, 1)
+			l.Of("a").Release(Runners, 1)
 		}
 	})
 }

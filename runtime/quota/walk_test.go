@@ -30,7 +30,7 @@ func TestLedgerWalk(t *testing.T) {
 				},
 				"acquire": func(t *rapid.T) {
 					r := Resource(rapid.IntRange(0, int(resources)-1).Draw(t, "resource"))
-					err := l.Acquire("a", r)
+					err := l.Of("a").Acquire(r, 1)
 					if allowed := limit < 0 || held[r] < limit; allowed != (err == nil) {
 						t.Fatalf("%s: %d of %d are taken: %v", r, held[r], limit, err)
 					}
@@ -40,12 +40,12 @@ func TestLedgerWalk(t *testing.T) {
 				},
 				"release": func(t *rapid.T) {
 					r := Resource(rapid.IntRange(0, int(resources)-1).Draw(t, "resource"))
-					l.Release("a", r)
+					l.Of("a").Release(r, 1)
 					held[r] = max(0, held[r]-1)
 				},
 				"adopt": func(t *rapid.T) {
 					r := Resource(rapid.IntRange(0, int(resources)-1).Draw(t, "resource"))
-					l.Adopt("a", r, 2)
+					l.Of("a").Adopt(r, 2)
 					held[r] += 2
 				},
 				"claim": func(t *rapid.T) {
@@ -53,7 +53,7 @@ func TestLedgerWalk(t *testing.T) {
 					young := func(at time.Time) int { // claims that are younger than 60 s then
 						return len(claims) - slices.IndexFunc(append(slices.Clone(claims), at), func(c time.Time) bool { return at.Sub(c) < time.Minute })
 					}
-					err := l.Claim("a")
+					err := l.Of("a").Claim()
 					if allowed := limit < 0 || young(now) < limit; allowed != (err == nil) {
 						t.Fatalf("%d of %d claims: %v", young(now), limit, err)
 					}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/execution"
 	"github.com/rockpool/rockpool/runtime/output"
 )
 
@@ -101,9 +100,9 @@ func (a *attempt) pump(ctx context.Context, stream *agent.Session) (exit agent.E
 
 // weigh adds the exit and the host's evidence to the facts. The agent may be hostile, so what it says
 // counts only where the host can't contradict it.
-func (a *attempt) weigh(facts *execution.Facts) {
+func (a *attempt) weigh(facts *Facts) {
 	x, exit := a.Execution(), a.exit
-	e := &execution.Exit{Code: exit.Code, Signal: exit.Signal}
+	e := &Exit{Code: exit.Code, Signal: exit.Signal}
 	switch exit.Cause {
 	case agent.CauseKill:
 		e.Killed = true

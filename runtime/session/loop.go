@@ -11,7 +11,6 @@ import (
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/backoff"
-	"github.com/rockpool/rockpool/runtime/execution"
 )
 
 const (
@@ -77,7 +76,7 @@ type runnerExit struct {
 }
 
 type result struct {
-	facts   execution.Facts
+	facts   Facts
 	exit    agent.Exit
 	exited  bool          // the agent reported the exit
 	counted time.Duration // otherwise: CPU time of the runner, as last counted by the host
@@ -110,7 +109,7 @@ func (s *Session) Run(ctx context.Context, pool Pool) {
 		usage.PeakMemory = min(usage.PeakMemory, limit)
 	}
 	end.facts.PeakMemory = usage.PeakMemory
-	s.finish(ctx, pool, execution.Finished(s.Execution(), execution.Decide(end.facts), usage, s.timeline(time.Now())))
+	s.finish(ctx, pool, Finished(s.Execution(), Decide(end.facts), usage, s.timeline(time.Now())))
 }
 
 // lead returns how the execution ended; nil means ctx ended first.
@@ -185,7 +184,7 @@ func (o *loop) attempted(ctx context.Context, now time.Time) {
 	o.reach.observe(a)
 	var refused *agent.Error
 	isRefusal := errors.As(a.err, &refused)
-	facts := execution.Facts{Killed: o.killed.reason, Limits: o.limits()}
+	facts := Facts{Killed: o.killed.reason, Limits: o.limits()}
 	// The order of the cases matters: a reported exit counts even if the runner is gone.
 	switch {
 	case a.exited:
@@ -230,7 +229,7 @@ func shellCode(refused *agent.Error) int {
 
 // conclude ends the execution. If its agent couldn't report its usage, because it was starved or its
 // runner was removed, the host's counters are used. Otherwise a program could avoid being charged.
-func (o *loop) conclude(facts execution.Facts, a *attempt, now time.Time) {
+func (o *loop) conclude(facts Facts, a *attempt, now time.Time) {
 	o.end = &result{facts: facts, exit: a.exit, exited: a.exited}
 	if a.exited || facts.Refused != "" {
 		return
@@ -256,7 +255,7 @@ func (o *loop) catchUp(ctx context.Context) {
 		o.report(func() {
 			if !caughtUp {
 				// Facts without an exit mean LOST.
-				o.conclude(execution.Facts{Killed: o.killed.reason, Limits: o.limits()}, o.tries.attempt, time.Now())
+				o.conclude(Facts{Killed: o.killed.reason, Limits: o.limits()}, o.tries.attempt, time.Now())
 				return
 			}
 			o.try(ctx, time.Now())
@@ -311,13 +310,13 @@ func (o *loop) gone(reason runtime.GoneReason, now time.Time) {
 	}
 }
 
-func (o *loop) limits() execution.Limits {
+func (o *loop) limits() Limits {
 	x, resources := o.Execution(), o.runner.Environment.Resources
 	lease := time.Duration(0)
 	if o.lapsed.Load() {
 		lease = x.Lease
 	}
-	return execution.Limits{
+	return Limits{
 		Lease: lease, Time: x.TimeLimit, CPU: x.Limits.CPU, FileSize: x.Limits.FileSize, Output: x.OutputLimit,
 		MemoryMiB: resources.MemoryMiB, Processes: resources.Processes,
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/execution"
 	"github.com/rockpool/rockpool/runtime/output"
 )
 
@@ -48,7 +47,7 @@ func (r *record) began(started agent.Started) {
 				x.ColdReason = new(agent.Shorten(started.Cold))
 			}
 		}
-		return execution.Started(x, at)
+		return Started(x, at)
 	})
 	r.guessed = false
 	start, _ := s.begin.Bytes()
@@ -78,7 +77,7 @@ func (r *record) output(ctx context.Context, stream *agent.Session, event agent.
 	x := r.session.Execution()
 	if x.Marks.FirstOutputAt.IsZero() {
 		at := r.plausible(x.Marks.StartedAt.Add(event.Time))
-		r.session.change(func(x runtime.Execution) runtime.Execution { return execution.Printed(x, at) })
+		r.session.change(func(x runtime.Execution) runtime.Execution { return Printed(x, at) })
 	}
 	if event.Offset+int64(len(event.Data)) > x.OutputLimit { // the agent should have ended the execution
 		r.session.hintKill(runtime.OutcomeOutputLimit)

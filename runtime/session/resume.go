@@ -14,7 +14,6 @@ import (
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/backoff"
-	"github.com/rockpool/rockpool/runtime/execution"
 	"github.com/rockpool/rockpool/runtime/output"
 	"github.com/rockpool/rockpool/runtime/store"
 )
@@ -141,11 +140,11 @@ func (r *record) recall() {
 	if since, printed := r.log.First(); printed || r.log.Resized() > 0 {
 		s.change(func(x runtime.Execution) runtime.Execution {
 			r.guessed = x.State == runtime.ExecutionPending
-			x = execution.Started(x, x.Marks.QueuedAt)
+			x = Started(x, x.Marks.QueuedAt)
 			if !printed {
 				return x
 			}
-			return execution.Printed(x, x.Marks.StartedAt.Add(since))
+			return Printed(x, x.Marks.StartedAt.Add(since))
 		})
 	}
 	if s.Execution().State != runtime.ExecutionPending {

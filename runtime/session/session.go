@@ -27,7 +27,7 @@ import (
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/output"
-	"github.com/rockpool/rockpool/runtime/share"
+	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/syncs"
 	"github.com/rockpool/rockpool/runtime/timing"
 )
@@ -86,7 +86,7 @@ type Session struct {
 	recovered *recovered // of an earlier server; nil means this server recorded the execution
 	record    record
 	input     input
-	kept      *share.Kept
+	kept      *quota.Kept
 
 	now     atomic.Pointer[runtime.Execution]
 	stream  syncs.Latest[*agent.Session] // to write to; nil means none
@@ -139,7 +139,7 @@ func (s *Session) Runner() runtime.RunnerID { return s.runner.ID }
 
 // Keep makes the session free memory: the start's as soon as the agent has it, the stdin's with Fed,
 // and the rest at the end. Call it before Run.
-func (s *Session) Keep(kept *share.Kept) { s.kept = kept }
+func (s *Session) Keep(kept *quota.Kept) { s.kept = kept }
 
 // Stored returns the size of its start as it was stored, in bytes.
 func (s *Session) Stored() int64 { return s.begin.Encoded }

@@ -7,46 +7,46 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/pool"
-	"github.com/rockpool/rockpool/runtime/share"
+	"github.com/rockpool/rockpool/runtime/quota"
 )
 
 // enter adds an entry for an order, or returns the existing one with its key.
-func (b *Book) enter(order Order) (t *entry, isNew bool, err error) {
+func (r *Registry) enter(order Order) (t *entry, isNew bool, err error) {
 	now := time.Now()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.sweep(now)
-	if t := b.byKey[order.key()]; t != nil {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sweep(now)
+	if t := r.byKey[order.key()]; t != nil {
 		if t.order.Input != order.Input || t.order.EnvironmentID != order.EnvironmentID {
 			return nil, false, runtime.Errorf(runtime.CodeConflict, "this idempotencyKey was used before with a different input: use a new key")
 		}
 		return t, false, nil
 	}
-	var kept *share.Kept
+	var kept *quota.Kept
 	for {
-		if err = b.shares.Acquire(order.Tenant); err == nil {
-			if kept, err = b.options.Memory.Keep(order.Tenant, waitingBytes+order.Bytes, "a waiting claim"); err == nil {
+		if err = r.shares.Acquire(order.Tenant); err == nil {
+			if kept, err = r.options.Memory.Keep(order.Tenant, waitingBytes+order.Bytes, "a waiting claim"); err == nil {
 				break
 			}
-			b.shares.Release(order.Tenant)
+			r.shares.Release(order.Tenant)
 		}
 		// A new ticket replaces the tenant's oldest ended one.
-		old := slices.IndexFunc(b.ended, func(t *entry) bool { return t.order.Tenant == order.Tenant })
+		old := slices.IndexFunc(r.ended, func(t *entry) bool { return t.order.Tenant == order.Tenant })
 		if old < 0 {
 			return nil, false, err
 		}
-		b.forget(b.ended[old])
+		r.forget(r.ended[old])
 	}
 	t = &entry{
-		order: order, waiting: pool.NewWaiting(), decided: make(chan struct{}), seen: make(chan struct{}), lastPoll: now, kept: kept,
+		order: order, waiting: pool.NewQueued(), decided: make(chan struct{}), seen: make(chan struct{}), lastPoll: now, kept: kept,
 		ticket: Ticket{
 			ID: runtime.NewTicketID(), Tenant: order.Tenant, EnvironmentID: order.EnvironmentID, State: Waiting, CreatedAt: now, ExpiresAt: now.Add(order.WaitFor),
 		},
 	}
-	t.left = time.AfterFunc(b.options.Grace, func() { b.check(t) }) // cancels it if nobody polls
-	b.byID[t.ticket.ID] = t
+	t.left = time.AfterFunc(r.options.Grace, func() { r.check(t) }) // cancels it if nobody polls
+	r.byID[t.ticket.ID] = t
 	if order.Key != "" {
-		b.byKey[order.key()] = t
+		r.byKey[order.key()] = t
 	}
 	return t, true, nil
 }
@@ -55,17 +55,17 @@ func (o Order) key() key { return key{o.Tenant, o.Key} }
 
 // follow makes the claim of a ticket, and returns when nothing more is to be done for it. It runs
 // in a goroutine of Spawn.
-func (b *Book) follow(running context.Context, t *entry) {
+func (r *Registry) follow(running context.Context, t *entry) {
 	ctx, cancel := context.WithCancelCause(running)
 	defer cancel(nil)
-	b.mu.Lock()
+	r.mu.Lock()
 	t.cancel = cancel
 	if t.ticket.State != Waiting { // cancelled before it began
 		cancel(pool.ErrUnwanted)
 	}
-	b.mu.Unlock()
+	r.mu.Unlock()
 	runner, ours, err := t.order.Claim(ctx, t.waiting)
-	if got := b.answer(t, runner, ours, err, running.Err() != nil); got.State == Claimed && t.order.Claimed != nil {
+	if got := r.answer(t, runner, ours, err, running.Err() != nil); got.State == Claimed && t.order.Claimed != nil {
 		t.order.Claimed(got)
 	}
 	// Until a client has seen the runner, check and Cancel may end the ticket, and with it ctx.
@@ -75,26 +75,26 @@ func (b *Book) follow(running context.Context, t *entry) {
 		case <-ctx.Done():
 		}
 	}
-	b.mu.Lock()
+	r.mu.Lock()
 	// A cancelled ticket releases its runner, unless that belongs to another request or a holder.
 	unwanted := err == nil && ours && t.ticket.State == Cancelled && !t.order.Held
 	t.left.Stop()
 	t.order.Claim, t.order.Claimed = nil, nil
 	t.kept.Shrink(waitingBytes + t.order.Bytes - endedBytes)
 	t.forgetAt = time.Now().Add(keep)
-	if b.byID[t.ticket.ID] == t {
-		b.ended = append(b.ended, t)
+	if r.byID[t.ticket.ID] == t {
+		r.ended = append(r.ended, t)
 	}
-	b.mu.Unlock()
+	r.mu.Unlock()
 	if unwanted {
-		b.options.Release(running, runner)
+		r.options.Release(running, runner)
 	}
 }
 
 // answer records the result of a claim, unless the ticket was cancelled meanwhile. It returns the ticket.
-func (b *Book) answer(t *entry, runner runtime.RunnerID, ours bool, err error, stopping bool) Ticket {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (r *Registry) answer(t *entry, runner runtime.RunnerID, ours bool, err error, stopping bool) Ticket {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if t.ticket.State != Waiting {
 		return t.ticket
 	}
@@ -117,13 +117,13 @@ func (b *Book) answer(t *entry, runner runtime.RunnerID, ours bool, err error, s
 	}
 	close(t.decided)
 	if err != nil || t.order.Held {
-		b.unkey(t)
+		r.unkey(t)
 	}
 	return t.ticket
 }
 
 // end cancels a waiting ticket, or one whose runner no client has seen. The caller holds mu.
-func (b *Book) end(t *entry, why string) {
+func (r *Registry) end(t *entry, why string) {
 	then := "claim again"
 	switch {
 	case t.ticket.State == Waiting:
@@ -138,36 +138,36 @@ func (b *Book) end(t *entry, why string) {
 	}
 	t.ticket.State, t.ticket.Runner = Cancelled, ""
 	t.ticket.Err = runtime.Errorf(runtime.CodeNoRunnerAvailable, "%s: %s", why, then)
-	b.unkey(t)
+	r.unkey(t)
 	if t.cancel != nil {
 		t.cancel(pool.ErrUnwanted)
 	}
 }
 
 // check cancels a ticket that wasn't polled for the grace period.
-func (b *Book) check(t *entry) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	left := b.options.Grace - time.Since(t.lastPoll)
+func (r *Registry) check(t *entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	left := r.options.Grace - time.Since(t.lastPoll)
 	switch {
 	// A watched ticket counts as polled.
 	case t.watchers > 0:
-		t.left.Reset(b.options.Grace)
+		t.left.Reset(r.options.Grace)
 	case left > 0:
 		t.left.Reset(left)
 	default:
-		b.end(t, "it was not polled for "+b.options.Grace.String())
+		r.end(t, "it was not polled for "+r.options.Grace.String())
 	}
 }
 
 // read returns the present state of a ticket. With poll, it counts as a poll.
-func (b *Book) read(ctx context.Context, t *entry, poll bool) Ticket {
-	b.mu.Lock()
+func (r *Registry) read(ctx context.Context, t *entry, poll bool) Ticket {
+	r.mu.Lock()
 	ticket := t.ticket
 	if poll {
 		t.polled()
 	}
-	b.mu.Unlock()
+	r.mu.Unlock()
 	if ticket.State == Waiting {
 		place := t.order.Place(ctx, t.waiting)
 		ticket.Position, ticket.EstimatedWait = place.Position, place.EstimatedWait
@@ -176,9 +176,9 @@ func (b *Book) read(ctx context.Context, t *entry, poll bool) Ticket {
 }
 
 // received records that a watcher received a state of the ticket.
-func (b *Book) received(t *entry, was Ticket) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (r *Registry) received(t *entry, was Ticket) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if was.State == t.ticket.State {
 		t.polled()
 	}
@@ -193,65 +193,65 @@ func (t *entry) polled() {
 }
 
 // watching changes the number of a ticket's watchers by more.
-func (b *Book) watching(t *entry, more int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (r *Registry) watching(t *entry, more int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	t.watchers += more
 	t.lastPoll = time.Now()
 }
 
 // find returns a known ticket, or TICKET_NOT_FOUND.
-func (b *Book) find(id runtime.TicketID) (*entry, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.sweep(time.Now())
-	if t := b.byID[id]; t != nil {
+func (r *Registry) find(id runtime.TicketID) (*entry, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sweep(time.Now())
+	if t := r.byID[id]; t != nil {
 		return t, nil
 	}
 	return nil, NotFound(id)
 }
 
 // sweep removes tickets that ended long ago. The caller holds mu.
-func (b *Book) sweep(now time.Time) {
-	for len(b.ended) > 0 && !now.Before(b.ended[0].forgetAt) {
-		b.forget(b.ended[0])
+func (r *Registry) sweep(now time.Time) {
+	for len(r.ended) > 0 && !now.Before(r.ended[0].forgetAt) {
+		r.forget(r.ended[0])
 	}
 }
 
 // forget removes a ticket. The caller holds mu.
-func (b *Book) forget(t *entry) {
-	if b.byID[t.ticket.ID] != t {
+func (r *Registry) forget(t *entry) {
+	if r.byID[t.ticket.ID] != t {
 		return
 	}
-	delete(b.byID, t.ticket.ID)
-	b.shares.Release(t.order.Tenant)
+	delete(r.byID, t.ticket.ID)
+	r.shares.Release(t.order.Tenant)
 	t.kept.Free()
-	b.unkey(t)
-	switch at := slices.Index(b.ended, t); {
+	r.unkey(t)
+	switch at := slices.Index(r.ended, t); {
 	case at == 0: // the usual case
-		b.ended[0] = nil
-		b.ended = b.ended[1:]
+		r.ended[0] = nil
+		r.ended = r.ended[1:]
 	case at > 0:
-		b.ended = slices.Delete(b.ended, at, at+1)
+		r.ended = slices.Delete(r.ended, at, at+1)
 	}
 }
 
 // Forget cancels a deleted tenant's tickets, and removes them with their keys.
-func (b *Book) Forget(tenant runtime.TenantID) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, t := range b.byID {
+func (r *Registry) Forget(tenant runtime.TenantID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, t := range r.byID {
 		if t.order.Tenant == tenant {
-			b.end(t, "its tenant was deleted")
-			b.forget(t)
+			r.end(t, "its tenant was deleted")
+			r.forget(t)
 		}
 	}
 }
 
 // unkey detaches a ticket from its key, which then returns another ticket. The caller holds mu.
-func (b *Book) unkey(t *entry) {
-	if b.byKey[t.order.key()] == t {
-		delete(b.byKey, t.order.key())
+func (r *Registry) unkey(t *entry) {
+	if r.byKey[t.order.key()] == t {
+		delete(r.byKey, t.order.key())
 	}
 }
 

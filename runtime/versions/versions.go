@@ -15,13 +15,13 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/events"
-	"github.com/rockpool/rockpool/runtime/guard"
 	"github.com/rockpool/rockpool/runtime/language"
+	"github.com/rockpool/rockpool/runtime/request"
 )
 
 // A Cache keeps the versions of a server's environments. Its methods are safe for concurrent use.
 type Cache struct {
-	guard     *guard.Guard
+	engine    *engine.Engine
 	languages *language.Set
 
 	mu    sync.Mutex // guards known
@@ -29,8 +29,8 @@ type Cache struct {
 }
 
 // New returns an empty cache.
-func New(g *guard.Guard, languages *language.Set) *Cache {
-	return &Cache{guard: g, languages: languages, known: map[runtime.EnvironmentID]*measurement{}}
+func New(e *engine.Engine, languages *language.Set) *Cache {
+	return &Cache{engine: e, languages: languages, known: map[runtime.EnvironmentID]*measurement{}}
 }
 
 // A measurement is one measurement of an environment. Its fields may be read after done is closed.
@@ -82,7 +82,7 @@ func (b *Cache) measurement(ctx context.Context, env runtime.Environment) *measu
 	if m := b.known[env.ID]; m != nil && m.holds(env, time.Now()) {
 		return m
 	}
-	if _, err := b.guard.Allowed(ctx, "claimRunner"); err != nil {
+	if _, err := b.engine.Callers.Allowed(ctx, "claimRunner"); err != nil {
 		return nil
 	}
 	if len(b.known) >= most {
@@ -90,7 +90,7 @@ func (b *Cache) measurement(ctx context.Context, env runtime.Environment) *measu
 	}
 	m := &measurement{of: env, done: make(chan struct{})}
 	// The measurement continues when its caller leaves, for later ones.
-	err := b.guard.Go(access.Alone(ctx), func(ctx context.Context) {
+	err := b.engine.Go(access.Alone(ctx), func(ctx context.Context) {
 		defer close(m.done)
 		if b.measure(ctx, env, m) != nil {
 			m.versions = nil
@@ -122,11 +122,11 @@ func (m *measurement) holds(env runtime.Environment, now time.Time) bool {
 // measure runs the version commands of the environment's languages one after the other in one
 // runner. The audit log and the list of executions show the caller that asked.
 func (b *Cache) measure(ctx context.Context, env runtime.Environment, m *measurement) error {
-	runner, err := b.guard.Claim(ctx, engine.ClaimInput{EnvironmentID: env.ID, InactivityTimeout: new(2 * patience), WaitFor: new(patience)})
+	runner, err := b.engine.Runners.Claim(ctx, request.Claim{EnvironmentID: env.ID, InactivityTimeout: new(2 * patience), WaitFor: new(patience)})
 	if err != nil {
 		return err
 	}
-	defer func() { _, _ = b.guard.Release(ctx, runner.ID) }() // on an error, its inactivity timeout ends it
+	defer func() { _, _ = b.engine.Runners.Release(ctx, runner.ID) }() // on an error, its inactivity timeout ends it
 	m.revision, m.versions = runner.Environment.Revision, map[string]string{}
 	for _, recipe := range b.languages.All() {
 		if len(recipe.Version) == 0 || !slices.Contains(recipe.Environments, env.ID) {
@@ -146,18 +146,18 @@ func (b *Cache) measure(ctx context.Context, env runtime.Environment, m *measure
 // run runs a language's version command in a runner. It returns the printed version, and whether
 // the language exists there.
 func (b *Cache) run(ctx context.Context, id runtime.RunnerID, recipe language.Recipe) (version string, there bool, err error) {
-	x, err := b.guard.Start(ctx, engine.StartInput{RunnerID: id, Command: recipe.Version, TimeLimit: new(perCommand)})
+	x, err := b.engine.Executions.Start(ctx, request.Start{RunnerID: id, Command: recipe.Version, TimeLimit: new(perCommand)})
 	if err != nil {
 		return "", false, err
 	}
-	x, err = b.guard.Execution(ctx, x.ID, (perCommand+patience)*time.Second)
+	x, err = b.engine.Executions.Get(ctx, x.ID, (perCommand+patience)*time.Second)
 	if err != nil {
 		return "", false, err
 	}
 	if there, err = found(x); !there {
 		return "", false, err
 	}
-	page, err := b.guard.Output(ctx, x.ID, "", 4096)
+	page, err := b.engine.Executions.Output(ctx, x.ID, "", 4096)
 	if err != nil {
 		return "", false, err
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/engine"
-	"github.com/rockpool/rockpool/runtime/guard"
 	"github.com/rockpool/rockpool/runtime/language"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/test/clustertest"
 )
@@ -66,14 +66,14 @@ languages:
 		}
 	})
 	<-e.Restored()
-	return bed{New(guard.New(e, nil, nil), set), e, access.With(t.Context(), access.Anonymous())}
+	return bed{New(e, set), e, access.With(t.Context(), access.Anonymous())}
 }
 
 // put stores an environment, and returns it.
-func (b bed) put(t *testing.T, in engine.PutEnvironmentInput) runtime.Environment {
+func (b bed) put(t *testing.T, in request.Environment) runtime.Environment {
 	t.Helper()
 	in.ID = "here"
-	env, _, err := b.engine.PutEnvironment(t.Context(), in)
+	env, _, err := b.engine.Environments.Put(access.With(t.Context(), access.Server()), in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func (b bed) put(t *testing.T, in engine.PutEnvironmentInput) runtime.Environmen
 // executions returns the number of executions.
 func (b bed) executions(t *testing.T) int {
 	t.Helper()
-	page, err := b.engine.Executions(t.Context(), engine.ExecutionFilter{}, 1, "")
+	page, err := b.engine.Executions.List(access.With(t.Context(), access.Server()), request.Executions{}, 1, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func (b bed) executions(t *testing.T) int {
 
 func TestVersionsComeFromTheCommands(t *testing.T) {
 	b := newBed(t)
-	env := b.put(t, engine.PutEnvironmentInput{})
+	env := b.put(t, request.Environment{})
 	got, known := b.Versions(b.ctx, env)
 	if want := map[string]string{"one": "1.2", "two": ""}; !known || !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
@@ -101,7 +101,7 @@ func TestVersionsComeFromTheCommands(t *testing.T) {
 
 func TestVersionsAreMeasuredOncePerRevisionOfTheRunners(t *testing.T) {
 	b := newBed(t)
-	env := b.put(t, engine.PutEnvironmentInput{})
+	env := b.put(t, request.Environment{})
 	b.Versions(b.ctx, env)
 	once := b.executions(t)
 	b.Versions(b.ctx, env)
@@ -112,7 +112,7 @@ func TestVersionsAreMeasuredOncePerRevisionOfTheRunners(t *testing.T) {
 	if b.Versions(b.ctx, env); b.executions(t) != once {
 		t.Error("the same revision was measured again")
 	}
-	env = b.put(t, engine.PutEnvironmentInput{Processes: new(200)})
+	env = b.put(t, request.Environment{Processes: new(200)})
 	if b.Versions(b.ctx, env); b.executions(t) != 2*once {
 		t.Errorf("%d executions, want %d: the runners have changed", b.executions(t), 2*once)
 	}
@@ -122,7 +122,7 @@ func TestVersionsAreMeasuredOncePerRevisionOfTheRunners(t *testing.T) {
 // that the measurement continues.
 func TestMeasurementContinuesWithoutItsCaller(t *testing.T) {
 	b := newBed(t)
-	env := b.put(t, engine.PutEnvironmentInput{})
+	env := b.put(t, request.Environment{})
 	gone, leave := context.WithCancel(b.ctx)
 	leave()
 	b.Versions(gone, env)
@@ -135,7 +135,7 @@ func TestMeasurementContinuesWithoutItsCaller(t *testing.T) {
 // TestAnObserverMeasuresNothing checks that an observer reads results and starts no program.
 func TestAnObserverMeasuresNothing(t *testing.T) {
 	b := newBed(t)
-	env := b.put(t, engine.PutEnvironmentInput{})
+	env := b.put(t, request.Environment{})
 	observer := access.With(t.Context(), access.Principal{Kind: access.KindToken, Role: access.Observer, AllTenants: true})
 	if got, known := b.Versions(observer, env); known || len(b.known) != 0 || b.executions(t) != 0 {
 		t.Errorf("%v", got)
@@ -153,7 +153,7 @@ func TestFailedMeasurementIsUnknown(t *testing.T) {
 		t.Errorf("%v of an environment that doesn't exist", got)
 	}
 	b.known["here"].again = time.Time{}
-	if _, known := b.Versions(b.ctx, b.put(t, engine.PutEnvironmentInput{})); !known {
+	if _, known := b.Versions(b.ctx, b.put(t, request.Environment{})); !known {
 		t.Error("it was not repeated")
 	}
 }
@@ -189,13 +189,13 @@ func TestMeasurementIsKeptPerRunnerRevision(t *testing.T) {
 // another tenant or from another image, whose revisions restart at 1.
 func TestRecreatedEnvironmentIsMeasuredAgain(t *testing.T) {
 	b := newBed(t)
-	b.put(t, engine.PutEnvironmentInput{Processes: new(100)})
-	b.Versions(b.ctx, b.put(t, engine.PutEnvironmentInput{Processes: new(200)}))
+	b.put(t, request.Environment{Processes: new(100)})
+	b.Versions(b.ctx, b.put(t, request.Environment{Processes: new(200)}))
 	once := b.executions(t)
-	if _, err := b.engine.DeleteEnvironment(t.Context(), "here", true, func(runtime.Environment) bool { return true }); err != nil {
+	if _, err := b.engine.Environments.Delete(access.With(t.Context(), access.Server()), "here", true); err != nil {
 		t.Fatal(err)
 	}
-	env := b.put(t, engine.PutEnvironmentInput{Variables: []runtime.Variable{{Name: "PATH", Value: "/opt"}}})
+	env := b.put(t, request.Environment{Variables: []runtime.Variable{{Name: "PATH", Value: "/opt"}}})
 	if _, known := b.Versions(b.ctx, env); !known || b.executions(t) != 2*once || env.RunnerRevision != 1 {
 		t.Errorf("known: %v, %d executions, then %d", known, once, b.executions(t))
 	}
@@ -205,7 +205,7 @@ func TestRecreatedEnvironmentIsMeasuredAgain(t *testing.T) {
 func TestCommandEndedByALimitIsUnknown(t *testing.T) {
 	b := newBed(t)
 	b.languages = language.Of(language.Recipe{ID: "much", Version: []string{"zeros", "1000000"}, Environments: []runtime.EnvironmentID{"here"}})
-	env := b.put(t, engine.PutEnvironmentInput{OutputLimit: new(int64(1024))})
+	env := b.put(t, request.Environment{OutputLimit: new(int64(1024))})
 	if got, known := b.Versions(b.ctx, env); known || b.known["here"].again.IsZero() {
 		t.Errorf("%v is known: %v", got, known)
 	}
@@ -230,7 +230,7 @@ func TestFoundByTheCommandsEnd(t *testing.T) {
 // TestKnownVersionsReturnImmediately uses a caller whose context has ended.
 func TestKnownVersionsReturnImmediately(t *testing.T) {
 	b := newBed(t)
-	env := b.put(t, engine.PutEnvironmentInput{})
+	env := b.put(t, request.Environment{})
 	b.Versions(b.ctx, env)
 	over, end := context.WithCancel(b.ctx)
 	end()

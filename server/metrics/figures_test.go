@@ -16,7 +16,7 @@ import (
 	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/nomad/listing"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/activity"
 	"github.com/rockpool/rockpool/runtime/health"
 	"github.com/rockpool/rockpool/runtime/timing"
 )
@@ -112,17 +112,17 @@ func TestFiguresAreNotMixedUp(t *testing.T) {
 	l.Scheduler.Depths.Lacking = map[runtime.Dimension]int{runtime.DimensionMemory: 7}
 	l.Node.Capacity = runtime.Resources{CPUMHz: 100, MemoryMiB: 200, Processes: 400, WorkspaceMiB: 800}
 	l.Node.Used = runtime.Resources{CPUMHz: 50, MemoryMiB: 50, Processes: 50, WorkspaceMiB: 1600}
-	var e engine.Stats
+	var e activity.Stats
 	engines := number(&e)
-	e.Claims = map[runtime.EnvironmentID]engine.ClaimStats{
+	e.Claims = map[runtime.EnvironmentID]activity.ClaimStats{
 		"":  {Results: map[string]int64{"CLAIMED": 0, "INTERNAL": 3}},
 		"a": {Results: map[string]int64{"CLAIMED": 4, "NO_RUNNER_AVAILABLE": 0, "INTERNAL": 0}, Took: half()},
 	}
-	e.Pools = []engine.PoolStats{{PoolStatus: runtime.PoolStatus{EnvironmentID: "a", Size: 1, Idle: 2, Starting: 3, Claimed: 4, Stopping: 5, Waiting: 6}, Alert: true}}
+	e.Pools = []activity.PoolStats{{PoolStatus: runtime.PoolStatus{EnvironmentID: "a", Size: 1, Idle: 2, Starting: 3, Claimed: 4, Stopping: 5, Waiting: 6}, Alert: true}}
 	e.Finished = map[runtime.Outcome]int64{runtime.OutcomeLost: 8}
-	e.Watchers = map[engine.WatchKind]int64{engine.WatchPools: 9}
+	e.Watchers = map[activity.WatchKind]int64{activity.WatchPools: 9}
 
-	_, body := scrape(t, Handler(Sources{Version: "v", Engine: func() engine.Stats { return e }, Local: func() local.Stats { return l }, Logger: zap.NewNop(), Peers: func() clients.Usage {
+	_, body := scrape(t, Handler(Sources{Version: "v", Engine: func() activity.Stats { return e }, Local: func() local.Stats { return l }, Logger: zap.NewNop(), Peers: func() clients.Usage {
 		return clients.Usage{Peers: 21, Connections: 22, BodyBytes: 23, BodyLimit: 24, Refused: map[clients.Bound]int64{clients.PeerBodies: 25, clients.Framing: 0}}
 	}}))
 	want := wanted(t, body)
@@ -223,7 +223,7 @@ func TestFiguresOfNomadAreNotMixedUp(t *testing.T) {
 	}
 	n.Lock.Held, n.Lock.Age, n.LockLasts = true, 1500*time.Millisecond, 10*time.Second
 	show := func() string {
-		_, body := scrape(t, Handler(Sources{Version: "v", Engine: func() engine.Stats { return engine.Stats{} }, Nomad: func() nomad.Stats { return n }, Logger: zap.NewNop()}))
+		_, body := scrape(t, Handler(Sources{Version: "v", Engine: func() activity.Stats { return activity.Stats{} }, Nomad: func() nomad.Stats { return n }, Logger: zap.NewNop()}))
 		return body
 	}
 	body := show()

@@ -17,13 +17,13 @@ import (
 	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/local"
 	"github.com/rockpool/rockpool/nomad"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/activity"
 )
 
 // Sources have the figures. Each scrape calls the functions, also concurrently. They must not block.
 type Sources struct {
 	Version string
-	Engine  func() engine.Stats
+	Engine  func() activity.Stats
 	Local   func() local.Stats   // nil if runners are elsewhere
 	Nomad   func() nomad.Stats   // nil if the cluster isn't Nomad
 	Peers   func() clients.Usage // nil if callers have no limits
@@ -56,7 +56,7 @@ func registry(sources Sources) *prometheus.Registry {
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collector[string]{func() string { return sources.Version }, buildFamilies()},
-		collector[engine.Stats]{sources.Engine, append(claimFamilies(), executionFamilies()...)},
+		collector[activity.Stats]{sources.Engine, append(claimFamilies(), executionFamilies()...)},
 	)
 	if sources.Peers != nil {
 		registry.MustRegister(collector[clients.Usage]{sources.Peers, peerFamilies()})

@@ -21,7 +21,10 @@ import (
 	"github.com/rockpool/rockpool/local/runner"
 	"github.com/rockpool/rockpool/local/scheduler"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/activity"
 	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/test/clustertest"
 	"github.com/rockpool/rockpool/test/wait"
@@ -71,7 +74,7 @@ func ptr[T any](v T) *T { return &v }
 
 func put(t testing.TB, e *engine.Engine, id runtime.EnvironmentID, size int) {
 	t.Helper()
-	if _, _, err := e.PutEnvironment(t.Context(), engine.PutEnvironmentInput{ID: id, PoolSize: &size}); err != nil {
+	if _, _, err := e.Environments.Put(access.With(t.Context(), access.Server()), request.Environment{ID: id, PoolSize: &size}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -118,18 +121,18 @@ func TestEndedExecutionsLeaveNoSeries(t *testing.T) {
 	e, sources := run(t)
 	put(t, e, "a", 2)
 	round := func() {
-		r, err := e.Claim(t.Context(), engine.ClaimInput{EnvironmentID: "a", WaitFor: ptr(30)})
+		r, err := e.Runners.Claim(access.With(t.Context(), access.Server()), request.Claim{EnvironmentID: "a", WaitFor: ptr(30)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		x, err := e.Start(t.Context(), engine.StartInput{RunnerID: r.ID, Command: []string{"echo", "x"}})
+		x, err := e.Executions.Start(access.With(t.Context(), access.Server()), request.Start{RunnerID: r.ID, Command: []string{"echo", "x"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := e.Execution(t.Context(), x.ID, time.Minute); err != nil {
+		if _, err := e.Executions.Get(access.With(t.Context(), access.Server()), x.ID, time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := e.Release(t.Context(), r.ID); err != nil {
+		if _, err := e.Runners.Release(access.With(t.Context(), access.Server()), r.ID); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -154,7 +157,7 @@ func TestEndedExecutionsLeaveNoSeries(t *testing.T) {
 func TestTooManyConcurrentScrapesAreRefused(t *testing.T) {
 	e, sources := run(t)
 	begun, goOn := make(chan bool, maxScrapes), make(chan bool)
-	sources.Engine = func() engine.Stats {
+	sources.Engine = func() activity.Stats {
 		begun <- true
 		<-goOn
 		return e.Stats()
@@ -184,7 +187,7 @@ func TestTooManyConcurrentScrapesAreRefused(t *testing.T) {
 func TestSlowScrapesTimeOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		goOn := make(chan bool)
-		handler := Handler(Sources{Logger: zap.NewNop(), Engine: func() engine.Stats { <-goOn; return engine.Stats{} }})
+		handler := Handler(Sources{Logger: zap.NewNop(), Engine: func() activity.Stats { <-goOn; return activity.Stats{} }})
 		began := time.Now()
 		status, body := scrape(t, handler)
 		if took := time.Since(began); status != http.StatusServiceUnavailable || took != scrapeWithin {
@@ -198,8 +201,8 @@ func TestSlowScrapesTimeOut(t *testing.T) {
 // An invalid metric is counted as an error, and the others are still shown.
 func TestInvalidMetricsSpoilNoOthers(t *testing.T) {
 	_, sources := run(t)
-	sources.Engine = func() engine.Stats {
-		return engine.Stats{Pools: []engine.PoolStats{{PoolStatus: runtime.PoolStatus{EnvironmentID: "\xff"}}, {PoolStatus: runtime.PoolStatus{EnvironmentID: "fine", Idle: 3}}}}
+	sources.Engine = func() activity.Stats {
+		return activity.Stats{Pools: []activity.PoolStats{{PoolStatus: runtime.PoolStatus{EnvironmentID: "\xff"}}, {PoolStatus: runtime.PoolStatus{EnvironmentID: "fine", Idle: 3}}}}
 	}
 	handler := Handler(sources)
 	status, body := scrape(t, handler)

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/rockpool/rockpool/graph/transport"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/activity"
 )
 
 // probes respond to load balancers and supervisors, which send no token. GET /health/live says that
@@ -14,7 +14,7 @@ import (
 // cluster's own message is only for callers with the right to read it.
 type probes struct {
 	starting  transport.Starting
-	health    func(ctx context.Context) engine.Health
+	health    func(ctx context.Context) activity.Health
 	admission *Admission
 }
 
@@ -29,7 +29,7 @@ func (p probes) register(mux *http.ServeMux) {
 		why := "the server is starting: it waits for its cluster"
 		if caller, err := p.admission.Authenticate(r); err == nil && caller.Allow("cluster") == nil {
 			all := p.health(r.Context()).Components
-			if i := slices.IndexFunc(all, func(c engine.ComponentHealth) bool { return c.Name == "cluster" }); i >= 0 && all[i].Message != "" {
+			if i := slices.IndexFunc(all, func(c activity.ComponentHealth) bool { return c.Name == "cluster" }); i >= 0 && all[i].Message != "" {
 				why += "\n" + all[i].Message
 			}
 		}

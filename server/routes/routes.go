@@ -10,7 +10,7 @@ import (
 	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/graph/download"
 	"github.com/rockpool/rockpool/graph/transport"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/activity"
 )
 
 // Options are what is served, and to whom. Where a handler is nil, nothing is there.
@@ -26,7 +26,7 @@ type Options struct {
 	Metrics     http.Handler       // serves /metrics to authenticated callers
 	Starting    transport.Starting // downloads and doors wait for its end
 	Origins     []string           // accepted origins in addition to the server's own
-	Health      func(ctx context.Context) engine.Health
+	Health      func(ctx context.Context) activity.Health
 }
 
 // New returns the handler of all addresses. When a request's base context ends, its subscriptions end.

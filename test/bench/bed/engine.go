@@ -12,7 +12,8 @@ import (
 
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/server"
 )
@@ -50,22 +51,23 @@ func openEngine(ctx context.Context, data, cgroups string) (*Engine, error) {
 
 // PutEnvironment puts an environment with a pool of this size.
 func (b *Engine) PutEnvironment(ctx context.Context, id string, poolSize int) error {
-	_, _, err := b.Engine.PutEnvironment(ctx, engine.PutEnvironmentInput{ID: runtime.EnvironmentID(id), PoolSize: &poolSize})
+	_, _, err := b.Engine.Environments.Put(access.With(ctx, access.Server()), request.Environment{ID: runtime.EnvironmentID(id), PoolSize: &poolSize})
 	return err
 }
 
 // Claim claims a runner.
 func (b *Engine) Claim(ctx context.Context, environment string) (string, error) {
 	patience := 60
-	runner, err := b.Engine.Claim(ctx, engine.ClaimInput{EnvironmentID: runtime.EnvironmentID(environment), WaitFor: &patience})
+	runner, err := b.Engine.Runners.Claim(access.With(ctx, access.Server()), request.Claim{EnvironmentID: runtime.EnvironmentID(environment), WaitFor: &patience})
 	return string(runner.ID), err
 }
 
 // Run runs a command to its end. An exit code other than 0 is an error.
 func (b *Engine) Run(ctx context.Context, runner string, command ...string) error {
-	x, err := b.Engine.Start(ctx, engine.StartInput{RunnerID: runtime.RunnerID(runner), Command: command})
+	ctx = access.With(ctx, access.Server())
+	x, err := b.Engine.Executions.Start(ctx, request.Start{RunnerID: runtime.RunnerID(runner), Command: command})
 	if err == nil {
-		x, err = b.Engine.Execution(ctx, x.ID, time.Minute)
+		x, err = b.Engine.Executions.Get(ctx, x.ID, time.Minute)
 	}
 	if err == nil && (x.End.Outcome != runtime.OutcomeExited || x.End.ExitCode != 0) {
 		err = fmt.Errorf("%q ended with %+v", command, x.End)

@@ -12,7 +12,7 @@ import (
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/local"
-	"github.com/rockpool/rockpool/runtime/engine"
+	"github.com/rockpool/rockpool/runtime/activity"
 	"github.com/rockpool/rockpool/server/metrics"
 	"github.com/rockpool/rockpool/test/e2e/bed"
 	"github.com/rockpool/rockpool/test/e2e/scraping"
@@ -109,7 +109,7 @@ func withABrokenRuntime(t *testing.T) (before, after scraping.Scraping) {
 func withAStuckScheduler(t *testing.T) (before, after scraping.Scraping) {
 	var figures local.Stats
 	shown := httptest.NewServer(metrics.Handler(metrics.Sources{
-		Engine: func() engine.Stats { return engine.Stats{} }, Local: func() local.Stats { return figures }, Logger: zap.NewNop(),
+		Engine: func() activity.Stats { return activity.Stats{} }, Local: func() local.Stats { return figures }, Logger: zap.NewNop(),
 	}))
 	defer shown.Close()
 	b := bed.Bed{Address: shown.URL}

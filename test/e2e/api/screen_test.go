@@ -6,10 +6,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/rockpool/rockpool/test/e2e/bed"
-
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/e2e/bed"
 	"github.com/rockpool/rockpool/test/wait"
 )
 

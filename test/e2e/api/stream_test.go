@@ -5,10 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/test/e2e/bed"
 	"github.com/rockpool/rockpool/test/need"
-
-	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/test/wait"
 )
 

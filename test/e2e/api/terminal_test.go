@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rockpool/rockpool/test/e2e/bed"
-
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/test/e2e/bed"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -161,11 +161,11 @@ func TestE2ELargeFile(t *testing.T) {
 	for _, told := range []int64{size, -1} {
 		sum := sha256.New()
 		source := io.TeeReader(io.LimitReader(rand.NewChaCha8([32]byte{byte(told)}), size), sum)
-		file, err := engine.UploadFile(t.Context(), runner, "dir/large", 0, false, told, source)
+		file, err := engine.Files.Upload(access.With(t.Context(), access.Server()), runner, "dir/large", 0, false, told, source)
 		if err != nil || file.Size != size || file.Mode != 0o644 || file.Owner != "runner" {
 			t.Fatalf("%+v, %v", file, err)
 		}
-		file, content, err := engine.OpenFile(t.Context(), runner, "dir/large", 0)
+		file, content, err := engine.Files.OpenFile(access.With(t.Context(), access.Server()), runner, "dir/large", 0)
 		if err != nil || file.Size != size {
 			t.Fatalf("%+v, %v", file, err)
 		}
@@ -177,12 +177,12 @@ func TestE2ELargeFile(t *testing.T) {
 	}
 	for _, told := range []int64{size, -1} {
 		cut := io.MultiReader(io.LimitReader(rand.NewChaCha8([32]byte{}), 1<<20), &failing{})
-		_, err := engine.UploadFile(t.Context(), runner, "dir/large", 0, false, told, cut)
+		_, err := engine.Files.Upload(access.With(t.Context(), access.Server()), runner, "dir/large", 0, false, told, cut)
 		if runtime.CodeOf(err) != runtime.CodeInvalidInput {
 			t.Errorf("a cut upload: %v", err)
 		}
 	}
-	_, err := engine.UploadFile(t.Context(), runner, "dir/large", 0, false, 300<<20, io.LimitReader(rand.NewChaCha8([32]byte{}), 300<<20))
+	_, err := engine.Files.Upload(access.With(t.Context(), access.Server()), runner, "dir/large", 0, false, 300<<20, io.LimitReader(rand.NewChaCha8([32]byte{}), 300<<20))
 	if runtime.CodeOf(err) != runtime.CodeInvalidInput {
 		t.Errorf("more than the workspace: %v", err)
 	}
@@ -192,11 +192,11 @@ func TestE2ELargeFile(t *testing.T) {
 	})
 	b.Shell(t, string(runner), "truncate -s 1T sparse; mkfifo fifo; ln -s /proc/self/environ link")
 	for _, path := range []string{"sparse", "fifo", "link", "/dev/zero", "dir", "none", "/proc/1/environ"} {
-		if _, _, err := engine.OpenFile(t.Context(), runner, path, 0); runtime.CodeOf(err) != runtime.CodeFileError {
+		if _, _, err := engine.Files.OpenFile(access.With(t.Context(), access.Server()), runner, path, 0); runtime.CodeOf(err) != runtime.CodeFileError {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	_, err = engine.UploadFile(t.Context(), runner, "/usr/x", 0, false, 1, strings.NewReader("x"))
+	_, err = engine.Files.Upload(access.With(t.Context(), access.Server()), runner, "/usr/x", 0, false, 1, strings.NewReader("x"))
 	if runtime.CodeOf(err) != runtime.CodeFileError {
 		t.Errorf("a read-only place: %v", err)
 	}

@@ -12,9 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rockpool/rockpool/test/e2e/bed"
-
 	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/test/e2e/bed"
 	"github.com/rockpool/rockpool/test/wait"
 )
 

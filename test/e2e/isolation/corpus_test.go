@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rockpool/rockpool/test/e2e/bed"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/config"
@@ -24,6 +22,7 @@ import (
 	"github.com/rockpool/rockpool/doctor/attack/world"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/server"
+	"github.com/rockpool/rockpool/test/e2e/bed"
 	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/networktest"
 	"github.com/rockpool/rockpool/test/sandboxtest"

@@ -14,11 +14,10 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/rockpool/rockpool/test/e2e/bed"
-
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/e2e/bed"
 	"github.com/rockpool/rockpool/test/imagetest"
 	"github.com/rockpool/rockpool/test/wait"
 )

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/test/e2e/bed"
-
 	"github.com/rockpool/rockpool/test/wait"
 )
 

@@ -5,9 +5,8 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/client"
-	"github.com/rockpool/rockpool/test/e2e/bed"
-
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/e2e/bed"
 	"github.com/rockpool/rockpool/test/wait"
 )
 

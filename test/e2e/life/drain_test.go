@@ -8,10 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rockpool/rockpool/test/e2e/bed"
-
 	"github.com/rockpool/rockpool/cli"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/e2e/bed"
 	"github.com/rockpool/rockpool/test/wait"
 )
 

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/test/e2e/bed"
-
 	"github.com/rockpool/rockpool/test/wait"
 )
 

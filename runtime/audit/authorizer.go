@@ -1,0 +1,170 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+
+	"golang.org/x/time/rate"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+)
+
+// The kinds of objects in the audit log.
+const (
+	OfEnvironment = "ENVIRONMENT"
+	OfRunner      = "RUNNER"
+	OfExecution   = "EXECUTION"
+	OfBatch       = "BATCH"
+	OfTicket      = "TICKET"
+	OfToken       = "TOKEN"
+	OfGrant       = "GRANT"
+	OfTenant      = "TENANT"
+	OfCluster     = "CLUSTER"
+)
+
+// recorded are the operations that add entries. While the log is full, each fails before it acts.
+// revokeToken adds an entry too, but never fails for that reason: a leaked token must always be
+// revocable.
+var recorded = map[access.Operation]bool{
+	"putEnvironment": true, "deleteEnvironment": true,
+	"claimRunner": true, "cancelTicket": true, "releaseRunner": true, "updateFiles": true, "moveFile": true, "uploadFile": true,
+	"run": true, "startExecution": true, "signalExecution": true, "cancelExecution": true, "cancelBatch": true,
+	"createToken": true, "createGrant": true, "putTenant": true, "deleteTenant": true,
+	"drainCluster": true,
+}
+
+// Recorded reports whether an operation adds entries, and fails while the log is full.
+func Recorded(op access.Operation) bool { return recorded[op] }
+
+// An Authorizer checks what callers may do, and records what they change. Every method of a service
+// that a caller reaches asks it first; see [Do]. The caller is in the context (see package access).
+// It is safe for concurrent use.
+type Authorizer struct{ log *Log }
+
+// NewAuthorizer returns an Authorizer that records in log. With a nil log, it records nothing.
+func NewAuthorizer(log *Log) *Authorizer { return &Authorizer{log} }
+
+// records reports whether the operations of a caller are recorded. Those of the server itself aren't.
+func (a *Authorizer) records(p access.Principal) bool {
+	return a.log != nil && p.Kind != access.KindServer
+}
+
+// Allow returns the caller if it may use an operation. If the operation adds an entry, it returns
+// ErrFull or ErrEnded unless the log has room for that. It checks no object.
+func (a *Authorizer) Allow(ctx context.Context, op access.Operation) (access.Principal, error) {
+	p := access.FromContext(ctx)
+	if a.records(p) && recorded[op] {
+		tenant := WholeServer
+		if !p.AllTenants {
+			tenant = p.Tenant
+		}
+		if err := a.log.Room(tenant); err != nil {
+			return p, err
+		}
+	}
+	return p, p.Allow(op)
+}
+
+// An Object is the object of an operation.
+type Object struct {
+	Kind string
+	ID   string
+	// Find returns the object's tenant, or WholeServer for an unknown one, and an error unless the
+	// caller sees the object. For an object that it doesn't see, the error is the same as for an id
+	// that never existed.
+	Find func(p access.Principal) (runtime.TenantID, error)
+}
+
+// Seen is the result of [Object.Find] for a known object.
+func Seen(tenant runtime.TenantID, sees bool, missing error) (runtime.TenantID, error) {
+	if sees {
+		return tenant, nil
+	}
+	return tenant, missing
+}
+
+// Do authorises, acts and records: it calls act if the caller of ctx may use the operation and sees
+// the object. If the operation adds entries, it then records the outcome.
+func Do[T any](ctx context.Context, a *Authorizer, op access.Operation, of Object, act func() (T, error)) (result T, err error) {
+	tenant := WholeServer
+	p, err := a.Allow(ctx, op)
+	if err == nil {
+		tenant, err = of.Find(p)
+	} else if recorded[op] && p.AllTenants && a.records(p) {
+		tenant, _ = of.Find(p) // a refused operation is recorded with the object's tenant too
+	}
+	if err == nil {
+		result, err = act()
+	}
+	if recorded[op] {
+		a.Record(ctx, op, of.Kind, of.ID, tenant, err)
+	}
+	return result, err
+}
+
+// See returns an error unless the caller may use an operation that only reads, and sees the object.
+func (a *Authorizer) See(ctx context.Context, op access.Operation, of Object) error {
+	_, err := Do(ctx, a, op, of, func() (struct{}, error) { return struct{}{}, nil })
+	return err
+}
+
+// Made records an operation that made an object of a tenant, or failed.
+func (a *Authorizer) Made(ctx context.Context, op access.Operation, kind, id string, tenant runtime.TenantID, err error, details ...Detail) {
+	if err != nil {
+		tenant = WholeServer
+	}
+	a.Record(ctx, op, kind, id, tenant, err, details...)
+}
+
+// Record appends the entry of an operation on an object of a tenant. The entry of a caller for one
+// tenant always belongs to that tenant, whichever object it named.
+func (a *Authorizer) Record(ctx context.Context, op access.Operation, kind, id string, tenant runtime.TenantID, err error, details ...Detail) {
+	p := access.FromContext(ctx)
+	if !a.records(p) || errors.Is(err, ErrFull) || errors.Is(err, ErrEnded) {
+		return
+	}
+	if !p.AllTenants {
+		tenant = p.Tenant
+	}
+	if err != nil && !a.log.Refusal(p.ID) {
+		return
+	}
+	actor := Actor{Kind: ActorKind(p.Kind), ID: p.ID, Name: p.Name}
+	if p.Grant != nil {
+		actor.ID = p.Grant.ID // as in createGrant's entry
+	}
+	if p.Door != "" {
+		details = append(details, Words("door", []string{p.Door}))
+	}
+	a.log.Append(Entry{
+		Tenant: tenant, Actor: actor, Role: string(p.Role), Action: string(op), ObjectKind: kind, ObjectID: id,
+		Address: p.Address, Outcome: OutcomeOf(ctx, err), Detail: details,
+	})
+}
+
+// failuresPerSecond bounds the entries about unknown callers, since anybody can cause them.
+const failuresPerSecond = 5
+
+// FailureRecorder returns a function that records failed authentications, at most failuresPerSecond.
+// Until begun is closed, it records none, because the log isn't written yet.
+func (a *Authorizer) FailureRecorder(begun <-chan struct{}) func(address netip.Addr, err error) {
+	limit := rate.NewLimiter(failuresPerSecond, failuresPerSecond)
+	return func(address netip.Addr, err error) {
+		select {
+		case <-begun:
+		default:
+			return
+		}
+		if a.log == nil || !limit.Allow() || a.log.Room(WholeServer) != nil {
+			return
+		}
+		a.log.Append(Entry{Tenant: WholeServer, Actor: Actor{Kind: Unknown}, Action: "authenticate", Address: address, Outcome: Outcome(runtime.CodeOf(err))})
+	}
+}
+
+// Room reports whether entries of a tenant are recorded, and the log has room for one.
+func (a *Authorizer) Room(tenant runtime.TenantID) bool {
+	return a.log != nil && a.log.Room(tenant) == nil
+}

@@ -1,0 +1,130 @@
+package executions
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/events"
+	"github.com/rockpool/rockpool/runtime/lines"
+	"github.com/rockpool/rockpool/runtime/output"
+	"github.com/rockpool/rockpool/runtime/store"
+)
+
+// A LineQuery selects lines of an output; see [lines.Query]. A nil From or Skip is left out.
+type LineQuery struct {
+	From, Skip *int64
+	MaxLines   int
+	Last       bool           // the last MaxLines of them
+	Stream     runtime.Stream // 0: both
+	Containing *string
+	MatchCase  bool
+}
+
+// A LinePage is the result of a LineQuery; see [lines.Page].
+type LinePage struct {
+	lines.Page
+	Lines  []Line
+	Cursor string // after all counted lines
+}
+
+// A Line is a line of output, or lost bytes.
+type Line struct {
+	lines.Line
+	At    time.Time
+	Cause runtime.LossCause // of lost bytes: why the first of them were lost
+}
+
+// maxContaining bounds a searched text.
+const maxContaining = 1000 // bytes
+
+// parse validates q and fills in its defaults.
+func (q LineQuery) parse() (lines.Query, error) {
+	out := lines.Query{From: 1, First: q.MaxLines, Last: q.Last, Stream: q.Stream, MatchCase: q.MatchCase}
+	if err := runtime.Between("maxLines", int64(q.MaxLines), 1, lines.MaxFirst, "lines"); err != nil {
+		return out, err
+	}
+	switch {
+	case q.Last && (q.From != nil || q.Skip != nil || q.Containing != nil):
+		return out, runtime.Invalid("last", "can't be combined with from, skip or containing")
+	case q.From != nil && q.Skip != nil:
+		return out, runtime.Invalid("skip", "can't be combined with from")
+	case q.From != nil && *q.From < 1:
+		return out, runtime.Invalid("from", "must be at least 1: lines are numbered from 1")
+	case q.From != nil:
+		out.From = *q.From
+	case q.Skip != nil && *q.Skip < 0:
+		return out, runtime.Invalid("skip", "must be at least 0")
+	case q.Skip != nil:
+		out.Skip = *q.Skip
+	}
+	if q.Containing != nil {
+		out.Containing = *q.Containing
+		return out, runtime.Between("containing", int64(len(out.Containing)), 1, maxContaining, "bytes")
+	}
+	return out, nil
+}
+
+// Lines returns lines of what an execution has printed so far.
+func (s *Service) Lines(ctx context.Context, id runtime.ExecutionID, query LineQuery) (LinePage, error) {
+	if err := s.auth.See(ctx, "output", s.registry.Object(ctx, id)); err != nil {
+		return LinePage{}, err
+	}
+	q, err := query.parse()
+	if err != nil {
+		return LinePage{}, err
+	}
+	r := s.registry
+	running, x, err := r.Find(ctx, id)
+	if err != nil {
+		return LinePage{}, err
+	}
+	from := events.Source{Session: running, Execution: x, Log: r.Logs.Place(id), Known: r.Store.HasExecution}
+	source := lines.Source{ID: id, Tenant: x.Tenant, Open: func(position int64) (*output.Reader, error) { return output.OpenReader(from.Log, position) }}
+	if running != nil {
+		x, source.Open = running.Execution(), running.Log().Reader
+	}
+	if x.State == runtime.ExecutionFinished {
+		source.Ended, source.Bytes, source.After = true, x.Usage.OutputBytes, x.Marks.FinishedAt.Sub(x.Marks.StartedAt)
+	}
+	page, err := r.lines.Read(ctx, source, q)
+	if errors.Is(err, fs.ErrNotExist) { // retention has just removed it
+		return LinePage{}, store.NotFound(id)
+	}
+	if err != nil {
+		return LinePage{}, err
+	}
+	end := events.At(id, page.Position, page.Offset, page.Begun)
+	out := LinePage{Page: page, Lines: make([]Line, 0, len(page.Lines)), Cursor: end.String()}
+	out.Page.Lines = nil // so that a caller can drop lines
+	for _, line := range page.Lines {
+		made := Line{Line: line, At: x.Marks.StartedAt.Add(line.Since)}
+		if line.Lost > 0 {
+			made.Cause = lossCause(x, line, line.Offset == page.Offset, end, from)
+		}
+		out.Lines = append(out.Lines, made)
+	}
+	return out, nil
+}
+
+// lossCause returns why the first of a line's lost bytes were lost. last says that they come after the
+// log's end.
+func lossCause(x runtime.Execution, line lines.Line, last bool, end events.Cursor, from events.Source) runtime.LossCause {
+	cause, _ := x.LossAt(line.Offset)
+	if !last {
+		return cmp.Or(cause, runtime.LossUnknown)
+	}
+	r, err := events.Open(end, from)
+	if err != nil { // there is no valid record
+		return cmp.Or(cause, runtime.LossDamaged)
+	}
+	defer r.Close()
+	event, err := r.TryNext()
+	if err != nil || event.Kind != events.Lost {
+		return cmp.Or(cause, runtime.LossUnknown)
+	}
+	return event.Cause
+}

@@ -1,0 +1,118 @@
+// Package request has the requests of clients to the services: what each contains, and its checks. A
+// request has the API's units (seconds, bytes). A nil pointer or slice means that the client left
+// the field out: the stored or default value applies. Checks return INVALID_INPUT, which names the
+// field as the API spells it. They start nothing, and read no state.
+package request
+
+import (
+	"time"
+
+	"github.com/rockpool/rockpool/runtime"
+)
+
+// An Environment creates or changes an environment.
+type Environment struct {
+	ID               runtime.EnvironmentID
+	Tenant           *runtime.TenantID // owner; nil: unchanged, or the default tenant for a new one
+	Shared           *bool             // every tenant may see it and claim its runners
+	IfRevision       *int              // CONFLICT if the stored revision differs; 0: create only
+	Image            *string
+	PoolSize         *int
+	CPUMHz           *int
+	MemoryMiB        *int
+	Processes        *int
+	WorkspaceMiB     *int
+	NetworkAccess    *bool
+	ExposedPorts     []int
+	Allow            []string
+	AllowNames       []string
+	BandwidthMbit    *int
+	Isolation        *runtime.Isolation
+	Runtime          *string
+	Variables        []runtime.Variable
+	Warm             *runtime.Warm // InterpreterNone removes it
+	DefaultTimeLimit *int          // seconds
+	OutputLimit      *int64
+}
+
+// New returns the environment that the request would create, without a pinned image.
+func (in Environment) New() (runtime.Environment, error) {
+	return in.Apply(runtime.Environment{}, false, runtime.ImagePin{})
+}
+
+// Apply returns stored with the request's changes, at the same revision if nothing changes. pin is the
+// content of Image now, if Image is set.
+func (in Environment) Apply(stored runtime.Environment, exists bool, pin runtime.ImagePin) (runtime.Environment, error) {
+	env := stored
+	if !exists {
+		env = runtime.Environment{
+			ID: in.ID, Image: runtime.DefaultImage, PoolSize: runtime.DefaultPoolSize, Resources: runtime.DefaultResources(),
+			Isolation: runtime.IsolationNamespaces, DefaultTimeLimit: runtime.DefaultTimeLimit, OutputLimit: runtime.DefaultOutputLimit,
+		}
+	}
+	if in.Image != nil {
+		env.Image, env.Pin = *in.Image, pin
+	}
+	set(&env.Tenant, in.Tenant)
+	set(&env.Shared, in.Shared)
+	set(&env.PoolSize, in.PoolSize)
+	set(&env.Resources.CPUMHz, in.CPUMHz)
+	set(&env.Resources.MemoryMiB, in.MemoryMiB)
+	set(&env.Resources.Processes, in.Processes)
+	set(&env.Resources.WorkspaceMiB, in.WorkspaceMiB)
+	set(&env.Network.Access, in.NetworkAccess)
+	set(&env.Isolation, in.Isolation)
+	set(&env.Runtime, in.Runtime)
+	set(&env.OutputLimit, in.OutputLimit)
+	if in.ExposedPorts != nil {
+		env.Network.ExposedPorts = in.ExposedPorts
+	}
+	if in.Allow != nil {
+		env.Network.Allow = in.Allow
+	}
+	if in.AllowNames != nil {
+		env.Network.AllowNames = in.AllowNames
+	}
+	set(&env.Network.BandwidthMbit, in.BandwidthMbit)
+	if in.Variables != nil {
+		env.Variables = in.Variables
+	}
+	if in.Warm != nil {
+		if env.Warm = in.Warm; in.Warm.Interpreter == runtime.InterpreterNone {
+			env.Warm = nil
+		}
+	}
+	if in.DefaultTimeLimit != nil {
+		limit, err := seconds("defaultTimeLimit", *in.DefaultTimeLimit, runtime.MaxTimeLimit)
+		if err != nil {
+			return env, err
+		}
+		env.DefaultTimeLimit = limit
+	}
+	if err := env.Validate(); err != nil {
+		return env, err
+	}
+	if exists && env.Same(stored) {
+		return stored, nil
+	}
+	env.Revision = stored.Revision + 1
+	if !env.SameRunners(stored) {
+		env.RunnerRevision = env.Revision // the pool replaces idle runners of earlier revisions
+	}
+	return env, nil
+}
+
+// set overwrites a field that the client named.
+func set[T any](to *T, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}
+
+// seconds converts a client's seconds, or returns INVALID_INPUT with the allowed range.
+func seconds(field string, value int, most time.Duration) (time.Duration, error) {
+	if err := runtime.Between(field, int64(value), 0, int64(most/time.Second), "seconds"); err != nil {
+		return 0, err
+	}
+	return time.Duration(value) * time.Second, nil
+}
