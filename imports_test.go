@@ -14,7 +14,7 @@ const (
 	heavy     = "./runtime/store " + databases + " github.com/hashicorp/nomad/... github.com/hashicorp/go-memdb/... github.com/opencontainers/... github.com/google/nftables/... github.com/vishvananda/... github.com/google/go-containerregistry/... github.com/99designs/... github.com/vektah/... github.com/alecthomas/kong/... github.com/prometheus/... github.com/modelcontextprotocol/..."
 	databases = "database/sql/... modernc.org/... github.com/jackc/... github.com/pressly/..."
 	ofLocal   = "./local/... ./agent/... " + tools
-	ofServer  = "./server/... ./client ./config ./doors/... ./graph/... ./web ./local/... ./nomad/... ./runtime/... ./agent/... ./runtime/store"
+	ofServer  = "./server/... ./client ./clients/... ./config ./doors/... ./graph/... ./web ./local/... ./nomad/... ./runtime/... ./agent/... ./runtime/store"
 )
 
 // layers say what a package may import; the first row that names it counts. Tests may import more.
@@ -24,15 +24,16 @@ var layers = []struct{ packages, imports string }{
 	{"./runtime/store/...", "./runtime/... " + databases},
 	{"./runtime/...", "./runtime/... ./runtime/store ./agent"}, // the services, above any cluster
 	{"./local/image/...", ofLocal + " github.com/google/go-containerregistry/..."},
-	{"./local/network/fence", ofLocal + " github.com/google/nftables/... github.com/vishvananda/..."},
+	{"./local/network/firewall", ofLocal + " github.com/google/nftables/... github.com/vishvananda/..."},
 	{"./local/sandbox/...", ofLocal + " github.com/opencontainers/..."},
 	{"./local/scheduler", ofLocal + " github.com/hashicorp/go-memdb/..."},
 	{"./local/...", ofLocal},
 	{"./nomad/...", "./nomad/... ./agent/... github.com/hashicorp/nomad/... " + tools},
-	{"./graph/...", "./graph/... ./doors/... ./runtime/... github.com/99designs/... github.com/vektah/..."},
-	{"./doors/...", "./graph/... ./doors/... ./runtime/... github.com/modelcontextprotocol/..."}, // APIs of other systems
+	{"./clients/...", "./clients/... ./runtime/access " + tools},
+	{"./graph/...", "./graph/... ./clients/... ./doors/... ./runtime/... github.com/99designs/... github.com/vektah/..."},
+	{"./doors/...", "./graph/... ./clients/... ./doors/... ./runtime/... github.com/modelcontextprotocol/..."}, // APIs of other systems
 	{"./client ./cli/... ./config/quantity", "./client ./cli/... ./config/quantity github.com/alecthomas/kong/... " + tools},
-	{"./config", "./config/... ./agent/embedded ./graph/transport ./local/network ./local/sandbox/oci ./local/uids ./runtime/access github.com/alecthomas/kong/... " + tools},
+	{"./config", "./config/... ./agent/embedded ./clients ./graph/transport ./local/network ./local/sandbox/oci ./local/uids ./runtime/access github.com/alecthomas/kong/... " + tools},
 	{"./server/metrics", ofServer + " github.com/prometheus/..."},
 	{"./server/...", ofServer},
 	{". ./doctor/... ./image", "./doctor/... ./image ./cli/... github.com/alecthomas/kong/... github.com/google/go-containerregistry/... " + ofServer},

@@ -130,7 +130,12 @@ func TestStalledDiskIsDown(t *testing.T) {
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	m.sources.Logs = logdir.New(dir, logdir.Options{Store: new(store.Store)})
+	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	m.sources.Logs = logdir.New(dir, logdir.Options{Store: db})
 	m.sources.Attacks = func() (*health.AttackRun, error) { t.Error("a file is read"); return nil, nil }
 	h := m.Health(t.Context())
 	if c := m.stored("output"); c.Status != HealthDown {
