@@ -33,7 +33,7 @@ var layers = []struct{ packages, imports string }{
 	{"./graph/...", "./graph/... ./clients/... ./doors/... ./runtime/... github.com/99designs/... github.com/vektah/..."},
 	{"./doors/...", "./graph/... ./clients/... ./doors/... ./runtime/... github.com/modelcontextprotocol/..."}, // APIs of other systems
 	{"./client ./cli/... ./config/quantity", "./client ./cli/... ./config/quantity github.com/alecthomas/kong/... " + tools},
-	{"./config", "./config/... ./agent/embedded ./clients ./graph/transport ./local/network ./local/sandbox/oci ./local/uids ./runtime/access github.com/alecthomas/kong/... " + tools},
+	{"./config", "./config/... ./agent/embedded ./clients ./local/network ./local/sandbox/oci ./local/uids ./runtime/access github.com/alecthomas/kong/... " + tools},
 	{"./server/metrics", ofServer + " github.com/prometheus/..."},
 	{"./server/...", ofServer},
 	{". ./doctor/... ./image", "./doctor/... ./image ./cli/... github.com/alecthomas/kong/... github.com/google/go-containerregistry/... " + ofServer},

@@ -9,12 +9,11 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/events"
-	"github.com/rockpool/rockpool/runtime/lines"
 	"github.com/rockpool/rockpool/runtime/output"
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
-// A LineQuery selects lines of an output; see [lines.Query]. A nil From or Skip is left out.
+// A LineQuery selects lines of an output; see [lineQuery]. A nil From or Skip is left out.
 type LineQuery struct {
 	From, Skip *int64
 	MaxLines   int
@@ -24,16 +23,16 @@ type LineQuery struct {
 	MatchCase  bool
 }
 
-// A LinePage is the result of a LineQuery; see [lines.Page].
+// A LinePage is the result of a LineQuery; see [linePage].
 type LinePage struct {
-	lines.Page
+	linePage
 	Lines  []Line
 	Cursor string // after all counted lines
 }
 
 // A Line is a line of output, or lost bytes.
 type Line struct {
-	lines.Line
+	logLine
 	At    time.Time
 	Cause runtime.LossCause // of lost bytes: why the first of them were lost
 }
@@ -42,9 +41,9 @@ type Line struct {
 const maxContaining = 1000 // bytes
 
 // parse validates q and fills in its defaults.
-func (q LineQuery) parse() (lines.Query, error) {
-	out := lines.Query{From: 1, First: q.MaxLines, Last: q.Last, Stream: q.Stream, MatchCase: q.MatchCase}
-	if err := runtime.Between("maxLines", int64(q.MaxLines), 1, lines.MaxFirst, "lines"); err != nil {
+func (q LineQuery) parse() (lineQuery, error) {
+	out := lineQuery{From: 1, First: q.MaxLines, Last: q.Last, Stream: q.Stream, MatchCase: q.MatchCase}
+	if err := runtime.Between("maxLines", int64(q.MaxLines), 1, maxLines, "lines"); err != nil {
 		return out, err
 	}
 	switch {
@@ -83,7 +82,7 @@ func (s *Service) Lines(ctx context.Context, id runtime.ExecutionID, query LineQ
 		return LinePage{}, err
 	}
 	from := events.Source{Session: running, Execution: x, Log: r.Logs.Place(id), Known: r.Store.HasExecution}
-	source := lines.Source{ID: id, Tenant: x.Tenant, Open: func(position int64) (*output.Reader, error) { return output.OpenReader(from.Log, position) }}
+	source := lineSource{ID: id, Tenant: x.Tenant, Open: func(position int64) (*output.Reader, error) { return output.OpenReader(from.Log, position) }}
 	if running != nil {
 		x, source.Open = running.Execution(), running.Log().Reader
 	}
@@ -98,10 +97,10 @@ func (s *Service) Lines(ctx context.Context, id runtime.ExecutionID, query LineQ
 		return LinePage{}, err
 	}
 	end := events.At(id, page.Position, page.Offset, page.Begun)
-	out := LinePage{Page: page, Lines: make([]Line, 0, len(page.Lines)), Cursor: end.String()}
-	out.Page.Lines = nil // so that a caller can drop lines
+	out := LinePage{linePage: page, Lines: make([]Line, 0, len(page.Lines)), Cursor: end.String()}
+	out.linePage.Lines = nil // so that a caller can drop lines
 	for _, line := range page.Lines {
-		made := Line{Line: line, At: x.Marks.StartedAt.Add(line.Since)}
+		made := Line{logLine: line, At: x.Marks.StartedAt.Add(line.Since)}
 		if line.Lost > 0 {
 			made.Cause = lossCause(x, line, line.Offset == page.Offset, end, from)
 		}
@@ -112,7 +111,7 @@ func (s *Service) Lines(ctx context.Context, id runtime.ExecutionID, query LineQ
 
 // lossCause returns why the first of a line's lost bytes were lost. last says that they come after the
 // log's end.
-func lossCause(x runtime.Execution, line lines.Line, last bool, end events.Cursor, from events.Source) runtime.LossCause {
+func lossCause(x runtime.Execution, line logLine, last bool, end events.Cursor, from events.Source) runtime.LossCause {
 	cause, _ := x.LossAt(line.Offset)
 	if !last {
 		return cmp.Or(cause, runtime.LossUnknown)

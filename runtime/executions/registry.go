@@ -1,6 +1,7 @@
 // Package executions serves executions after they have been stored: their state, events, output and
 // usage, and what callers send to them. A [Registry] finds them; a [Service] lets callers use it: each
-// of its methods authorises, acts and records.
+// of its methods authorises, acts and records. Lines of output have stable numbers, which lineposition.go
+// defines.
 package executions
 
 import (
@@ -16,7 +17,6 @@ import (
 	"github.com/rockpool/rockpool/runtime/audit"
 	"github.com/rockpool/rockpool/runtime/backoff"
 	"github.com/rockpool/rockpool/runtime/events"
-	"github.com/rockpool/rockpool/runtime/lines"
 	"github.com/rockpool/rockpool/runtime/logdir"
 	"github.com/rockpool/rockpool/runtime/session"
 	"github.com/rockpool/rockpool/runtime/store"
@@ -34,7 +34,7 @@ type Config struct {
 // safe for concurrent use.
 type Registry struct {
 	Config
-	lines *lines.Cache
+	lines *lineCache
 
 	mu       sync.Mutex // guards the fields below
 	byID     map[runtime.ExecutionID]*session.Session
@@ -43,7 +43,7 @@ type Registry struct {
 
 // NewRegistry returns a Registry without sessions.
 func NewRegistry(c Config) *Registry {
-	return &Registry{Config: c, lines: lines.NewCache(), byID: map[runtime.ExecutionID]*session.Session{}, byRunner: map[runtime.RunnerID][]*session.Session{}}
+	return &Registry{Config: c, lines: newLineCache(), byID: map[runtime.ExecutionID]*session.Session{}, byRunner: map[runtime.RunnerID][]*session.Session{}}
 }
 
 // Add registers a session. It marks the sessions that share a runner, since the host's counters can't

@@ -1,4 +1,4 @@
-package lines
+package executions
 
 import (
 	"bytes"
@@ -25,12 +25,12 @@ type piece struct {
 }
 
 // write makes a log of pieces, each of which cut may divide into records.
-func write(t testing.TB, pieces []piece, cut func(data string) int) (Source, *output.Log) {
+func write(t testing.TB, pieces []piece, cut func(data string) int) (lineSource, *output.Log) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log")
 	l := output.New(output.File(path))
 	add(t, l, pieces, cut)
-	source := Source{ID: "x", Open: func(position int64) (*output.Reader, error) { return l.Reader(position) }}
+	source := lineSource{ID: "x", Open: func(position int64) (*output.Reader, error) { return l.Reader(position) }}
 	return source, l
 }
 
@@ -60,7 +60,7 @@ func add(t testing.TB, l *output.Log, pieces []piece, cut func(data string) int)
 }
 
 // end ends an execution that printed some lost bytes after its log's end.
-func end(t testing.TB, source *Source, l *output.Log, lost int64) {
+func end(t testing.TB, source *lineSource, l *output.Log, lost int64) {
 	t.Helper()
 	source.Ended, source.Bytes, source.After = true, l.Next()+lost, time.Duration(l.Next()+lost)*time.Microsecond
 	if err := l.End(); err != nil {
@@ -71,8 +71,8 @@ func end(t testing.TB, source *Source, l *output.Log, lost int64) {
 func wholes(data string) int { return len(data) }
 
 // numbered defines lines, byte by byte.
-func numbered(pieces []piece, ended bool) []Line {
-	var all []Line
+func numbered(pieces []piece, ended bool) []logLine {
+	var all []logLine
 	open := [3]int{-1, -1, -1}
 	since := [3]int{} // bytes of the other stream since a line began
 	offset := int64(0)
@@ -86,17 +86,17 @@ func numbered(pieces []piece, ended bool) []Line {
 		if p.stream == 0 {
 			finish(1)
 			finish(2)
-			all = append(all, Line{Number: int64(len(all) + 1), Lost: int64(len(p.data)), Offset: offset})
+			all = append(all, logLine{Number: int64(len(all) + 1), Lost: int64(len(p.data)), Offset: offset})
 			offset += int64(len(p.data))
 			continue
 		}
 		other := 3 - p.stream
 		for i := range len(p.data) {
-			if since[p.stream] > Interruption {
+			if since[p.stream] > interruption {
 				finish(p.stream)
 			}
 			if open[p.stream] < 0 {
-				all = append(all, Line{Number: int64(len(all) + 1), Stream: p.stream, Open: true, Offset: offset})
+				all = append(all, logLine{Number: int64(len(all) + 1), Stream: p.stream, Open: true, Offset: offset})
 				open[p.stream], since[p.stream] = len(all)-1, 0
 			}
 			line := &all[open[p.stream]]
@@ -111,28 +111,28 @@ func numbered(pieces []piece, ended bool) []Line {
 		}
 	}
 	for i := range all {
-		all[i].Open = all[i].Open && !ended && since[all[i].Stream] <= Interruption
+		all[i].Open = all[i].Open && !ended && since[all[i].Stream] <= interruption
 	}
 	return all
 }
 
 // shown returns lines in the form of pages.
-func shown(lines []Line) []Line {
+func shown(lines []logLine) []logLine {
 	for i := range lines {
-		if lines[i].Truncated = len(lines[i].Data) > MaxText; lines[i].Truncated {
+		if lines[i].Truncated = len(lines[i].Data) > maxLineText; lines[i].Truncated {
 			data := lines[i].Data
 			if overwritten(data) {
 				lines[i].Data = lastState(data)
 				continue
 			}
-			data = data[:MaxText]
+			data = data[:maxLineText]
 			lines[i].Data, lines[i].Open = data[:len(data)-runtime.Unfinished(data)], false
 		}
 	}
 	return lines
 }
 
-func show(lines []Line) string {
+func show(lines []logLine) string {
 	var b strings.Builder
 	for _, l := range lines {
 		fmt.Fprintf(&b, "%d %d %.60q %d open=%v cut=%v lost=%d\n", l.Number, l.Stream, l.Data, len(l.Data), l.Open, l.Truncated, l.Lost)
@@ -140,7 +140,7 @@ func show(lines []Line) string {
 	return b.String()
 }
 
-func texts(lines []Line) string {
+func texts(lines []logLine) string {
 	var out []string
 	for _, l := range lines {
 		switch {
@@ -159,9 +159,9 @@ func texts(lines []Line) string {
 func all(t interface {
 	Fatal(...any)
 	Helper()
-}, b *Cache, source Source, q Query) []Line {
+}, b *lineCache, source lineSource, q lineQuery) []logLine {
 	t.Helper()
-	var got []Line
+	var got []logLine
 	for {
 		page, err := b.Read(context.Background(), source, q)
 		if err != nil {
@@ -184,7 +184,7 @@ func all(t interface {
 	}
 }
 
-var parts = rapid.SampledFrom([]string{"a", "B", "error", "\n", "\r\n", "\r", "\n\n", "\xff", "é", "\xe2\x82", "\x1b[31m", strings.Repeat("x", MaxText-1), strings.Repeat("y", 30<<10), strings.Repeat("z\n", 50)})
+var parts = rapid.SampledFrom([]string{"a", "B", "error", "\n", "\r\n", "\r", "\n\n", "\xff", "é", "\xe2\x82", "\x1b[31m", strings.Repeat("x", maxLineText-1), strings.Repeat("y", 30<<10), strings.Repeat("z\n", 50)})
 
 var pieces = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) piece {
 	return piece{runtime.Stream(rapid.SampledFrom([]int{1, 1, 1, 2, 2, 0}).Draw(t, "stream")), strings.Join(rapid.SliceOfN(parts, 1, 4).Draw(t, "parts"), "")}
@@ -220,11 +220,13 @@ func TestPagesCoverAllLines(t *testing.T) {
 			end(t, &source, l, 0)
 		}
 		want := numbered(printed, ended)
-		found := slices.DeleteFunc(slices.Clone(want), func(line Line) bool { return line.Lost > 0 || !bytes.Contains(bytes.ToLower(line.Data), []byte("b")) })
+		found := slices.DeleteFunc(slices.Clone(want), func(line logLine) bool {
+			return line.Lost > 0 || !bytes.Contains(bytes.ToLower(line.Data), []byte("b"))
+		})
 		found, want = shown(found), shown(want)
-		b := NewCache()
-		first := rapid.SampledFrom([]int{1, 2, 3, 10, MaxFirst}).Draw(rt, "first")
-		compare := func(name string, got, want []Line) {
+		b := newLineCache()
+		first := rapid.SampledFrom([]int{1, 2, 3, 10, maxLines}).Draw(rt, "first")
+		compare := func(name string, got, want []logLine) {
 			rt.Helper()
 			if show(got) != show(want) {
 				i := 0
@@ -234,32 +236,32 @@ func TestPagesCoverAllLines(t *testing.T) {
 				rt.Fatalf("%s: %d lines, want %d; from the first that differs on:\n%s\nwant\n%s", name, len(got), len(want), show(got[i:min(i+2, len(got))]), show(want[i:min(i+2, len(want))]))
 			}
 		}
-		compare("all", distinct(all(rt, b, source, Query{From: 1, First: first})), want)
+		compare("all", distinct(all(rt, b, source, lineQuery{From: 1, First: first})), want)
 		for stream := runtime.Stdout; stream <= runtime.Stderr; stream++ {
-			var of []Line
+			var of []logLine
 			for _, line := range want {
 				if line.Lost > 0 || line.Stream == stream {
 					of = append(of, line)
 				}
 			}
-			compare("one stream", distinct(all(rt, b, source, Query{From: 1, First: first, Stream: stream})), of)
+			compare("one stream", distinct(all(rt, b, source, lineQuery{From: 1, First: first, Stream: stream})), of)
 			if len(of) > 0 {
 				skip := rapid.IntRange(0, len(of)).Draw(rt, "skip")
-				page, err := b.Read(t.Context(), source, Query{From: 1, Skip: int64(skip), First: 1, Stream: stream})
+				page, err := b.Read(t.Context(), source, lineQuery{From: 1, Skip: int64(skip), First: 1, Stream: stream})
 				if err != nil || page.Total != int64(len(of)) || page.Before != int64(skip) {
 					rt.Fatalf("total %d, before %d, %v; want %d and %d", page.Total, page.Before, err, len(of), skip)
 				}
 				compare("after some", page.Lines, of[skip:min(skip+1, len(of))])
-				page, err = b.Read(t.Context(), source, Query{First: 5, Last: true, Stream: stream})
+				page, err = b.Read(t.Context(), source, lineQuery{First: 5, Last: true, Stream: stream})
 				if err != nil || page.Before != int64(max(0, len(of)-5)) {
 					rt.Fatal(page.Before, err)
 				}
 				compare("the last", page.Lines, of[max(0, len(of)-5):])
 			}
 		}
-		compare("search", distinct(all(rt, b, source, Query{From: 1, First: first, Containing: "B"})), found)
+		compare("search", distinct(all(rt, b, source, lineQuery{From: 1, First: first, Containing: "B"})), found)
 		from := rapid.IntRange(1, len(want)+2).Draw(rt, "from")
-		page, err := b.Read(t.Context(), source, Query{From: int64(from), First: MaxFirst})
+		page, err := b.Read(t.Context(), source, lineQuery{From: int64(from), First: maxLines})
 		if err != nil || page.Before != int64(min(from-1, len(want))) || page.Total != int64(len(want)) || !page.Counted {
 			rt.Fatal(page.Before, page.Total, err)
 		}
@@ -272,13 +274,13 @@ func TestPagesCoverAllLines(t *testing.T) {
 }
 
 // distinct drops open lines that were returned again.
-func distinct(lines []Line) []Line {
-	slices.SortStableFunc(lines, func(a, b Line) int { return int(a.Number - b.Number) })
-	return slices.CompactFunc(lines, func(a, b Line) bool { return a.Number == b.Number && a.Open })
+func distinct(lines []logLine) []logLine {
+	slices.SortStableFunc(lines, func(a, b logLine) int { return int(a.Number - b.Number) })
+	return slices.CompactFunc(lines, func(a, b logLine) bool { return a.Number == b.Number && a.Open })
 }
 
 func TestDefinitionOfLines(t *testing.T) {
-	long := strings.Repeat("x", Interruption)
+	long := strings.Repeat("x", interruption)
 	for name, test := range map[string]struct {
 		pieces []piece
 		want   string
@@ -292,13 +294,13 @@ func TestDefinitionOfLines(t *testing.T) {
 		"no UTF-8":                   {[]piece{{1, "\xff\xfe\n\xe2"}, {1, "\x82\xac\n"}}, "1o \xff\xfe|2o €"},
 		"lost bytes":                 {[]piece{{1, "be"}, {2, "er"}, {0, "12345"}, {1, "fore\n"}}, "1o be|2e er|3 lost 5|4o fore"},
 		"lost at the end":            {[]piece{{1, "a\n"}, {0, "123"}}, "1o a|2 lost 3"},
-		"as much as may interrupt":   {[]piece{{1, "> "}, {2, long}, {1, "x\n"}}, "1o > x|2e " + long[:MaxText]},
-		"more than may interrupt":    {[]piece{{1, "> "}, {2, long + "x"}, {1, "x\n"}}, "1o > |2e " + long[:MaxText] + "|3o x"},
-		"a carriage return in a cut": {[]piece{{1, long[:MaxText] + "\r\n"}, {1, long[:MaxText] + "\ry\n"}}, "1o " + long[:MaxText] + "|2o " + long[:MaxText]},
+		"as much as may interrupt":   {[]piece{{1, "> "}, {2, long}, {1, "x\n"}}, "1o > x|2e " + long[:maxLineText]},
+		"more than may interrupt":    {[]piece{{1, "> "}, {2, long + "x"}, {1, "x\n"}}, "1o > |2e " + long[:maxLineText] + "|3o x"},
+		"a carriage return in a cut": {[]piece{{1, long[:maxLineText] + "\r\n"}, {1, long[:maxLineText] + "\ry\n"}}, "1o " + long[:maxLineText] + "|2o " + long[:maxLineText]},
 	} {
 		source, l := write(t, test.pieces, wholes)
 		end(t, &source, l, 0)
-		page, err := NewCache().Read(t.Context(), source, Query{From: 1, First: 100})
+		page, err := newLineCache().Read(t.Context(), source, lineQuery{From: 1, First: 100})
 		if got := texts(page.Lines); err != nil || got != test.want || page.Next != 0 {
 			t.Errorf("%s: %.300q, %v, next %d", name, got, err, page.Next)
 		}
@@ -306,22 +308,22 @@ func TestDefinitionOfLines(t *testing.T) {
 }
 
 func TestCutLinesEndWithAWholeCharacter(t *testing.T) {
-	source, l := write(t, []piece{{1, strings.Repeat("x", MaxText-1) + "€€\n"}, {1, strings.Repeat("y", MaxText) + "\n"}}, wholes)
+	source, l := write(t, []piece{{1, strings.Repeat("x", maxLineText-1) + "€€\n"}, {1, strings.Repeat("y", maxLineText) + "\n"}}, wholes)
 	end(t, &source, l, 0)
-	page, err := NewCache().Read(t.Context(), source, Query{From: 1, First: 100})
-	if err != nil || len(page.Lines) != 2 || len(page.Lines[0].Data) != MaxText-1 || !page.Lines[0].Truncated || page.Lines[1].Truncated {
+	page, err := newLineCache().Read(t.Context(), source, lineQuery{From: 1, First: 100})
+	if err != nil || len(page.Lines) != 2 || len(page.Lines[0].Data) != maxLineText-1 || !page.Lines[0].Truncated || page.Lines[1].Truncated {
 		t.Fatal(show(page.Lines), err)
 	}
 }
 
 // TestLineNumbersAreStable checks that lines keep their numbers while more is printed, after the
-// end, and in a new Cache.
+// end, and in a new lineCache.
 func TestLineNumbersAreStable(t *testing.T) {
 	source, l := write(t, []piece{{1, "one\ntw"}, {2, "err"}}, wholes)
-	b := NewCache()
-	read := func(b *Cache, want string, next int64) {
+	b := newLineCache()
+	read := func(b *lineCache, want string, next int64) {
 		t.Helper()
-		page, err := b.Read(t.Context(), source, Query{From: 1, First: 100})
+		page, err := b.Read(t.Context(), source, lineQuery{From: 1, First: 100})
 		if err != nil || texts(page.Lines) != want || page.Next != next {
 			t.Errorf("%s, next %d, %v; want %s, %d", texts(page.Lines), page.Next, err, want, next)
 		}
@@ -335,7 +337,7 @@ func TestLineNumbersAreStable(t *testing.T) {
 	read(b, "1o one|2o two|3e error|4 lost 4|5o four…", 5)
 	end(t, &source, l, 10)
 	read(b, "1o one|2o two|3e error|4 lost 4|5o four|6 lost 10", 0)
-	read(NewCache(), "1o one|2o two|3e error|4 lost 4|5o four|6 lost 10", 0)
+	read(newLineCache(), "1o one|2o two|3e error|4 lost 4|5o four|6 lost 10", 0)
 }
 
 func TestTruncatedLogIsCountedAgain(t *testing.T) {
@@ -351,12 +353,12 @@ func TestTruncatedLogIsCountedAgain(t *testing.T) {
 	if err := whole.End(); err != nil {
 		t.Fatal(err)
 	}
-	b := NewCache()
+	b := newLineCache()
 	for _, cut := range []int64{size, size / 2, 0} {
 		if err := os.Truncate(string(path), cut); err != nil {
 			t.Fatal(err)
 		}
-		page, err := b.Read(t.Context(), source, Query{From: 1, First: 10})
+		page, err := b.Read(t.Context(), source, lineQuery{From: 1, First: 10})
 		want := map[int64]string{size: "1o one|2o two", size / 2: "1o one|2 lost 4", 0: "1 lost 8"}[cut]
 		if err != nil || texts(page.Lines) != want || page.Total != int64(len(page.Lines)) {
 			t.Errorf("%d bytes: %s of %d, %v", cut, texts(page.Lines), page.Total, err)
@@ -365,25 +367,25 @@ func TestTruncatedLogIsCountedAgain(t *testing.T) {
 }
 
 func TestSearch(t *testing.T) {
-	far := strings.Repeat("x", 3*MaxText)
+	far := strings.Repeat("x", 3*maxLineText)
 	source, l := write(t, []piece{{1, "An Error\n"}, {2, "\x1b[1mer\x1b[31mror\x1b[0m\n"}, {1, "\x1b]0;title\x07plain\n"}, {1, far + "needle\n"}, {1, "ÄPFEL\nnee"}, {2, "no\n"}, {1, "dle\n"}}, func(string) int { return 3 })
 	end(t, &source, l, 0)
 	for _, test := range []struct {
-		q    Query
+		q    lineQuery
 		want []int64
 	}{
-		{Query{Containing: "error"}, []int64{1, 2}},
-		{Query{Containing: "error", MatchCase: true}, []int64{2}},
-		{Query{Containing: "Error", MatchCase: true}, []int64{1}},
-		{Query{Containing: "ERROR", Stream: runtime.Stdout}, []int64{1}},
-		{Query{Containing: "title"}, nil},
-		{Query{Containing: "needle"}, []int64{4, 6}},
-		{Query{Containing: "äpfel"}, []int64{5}},
-		{Query{Containing: "äpfel", MatchCase: true}, nil},
-		{Query{Containing: "error", From: 2}, []int64{2}},
+		{lineQuery{Containing: "error"}, []int64{1, 2}},
+		{lineQuery{Containing: "error", MatchCase: true}, []int64{2}},
+		{lineQuery{Containing: "Error", MatchCase: true}, []int64{1}},
+		{lineQuery{Containing: "ERROR", Stream: runtime.Stdout}, []int64{1}},
+		{lineQuery{Containing: "title"}, nil},
+		{lineQuery{Containing: "needle"}, []int64{4, 6}},
+		{lineQuery{Containing: "äpfel"}, []int64{5}},
+		{lineQuery{Containing: "äpfel", MatchCase: true}, nil},
+		{lineQuery{Containing: "error", From: 2}, []int64{2}},
 	} {
 		test.q.First, test.q.From = 10, max(test.q.From, 1)
-		page, err := NewCache().Read(t.Context(), source, test.q)
+		page, err := newLineCache().Read(t.Context(), source, test.q)
 		var got []int64
 		for _, line := range page.Lines {
 			got = append(got, line.Number)
@@ -405,22 +407,22 @@ func TestSearchesAreBounded(t *testing.T) {
 	printed = append(printed, piece{1, "needle"})
 	source, l := write(t, printed, wholes)
 	end(t, &source, l, 0)
-	b := NewCache()
-	page, err := b.Read(t.Context(), source, Query{From: 1, First: 10, Containing: "needle"})
+	b := newLineCache()
+	page, err := b.Read(t.Context(), source, lineQuery{From: 1, First: 10, Containing: "needle"})
 	if err != nil || len(page.Lines) != 0 || page.Next < 3000 || page.Next > 3400 {
 		t.Fatal(page, err)
 	}
-	page, err = b.Read(t.Context(), source, Query{From: page.Next, First: 10, Containing: "needle"})
+	page, err = b.Read(t.Context(), source, lineQuery{From: page.Next, First: 10, Containing: "needle"})
 	if err != nil || len(page.Lines) != 1 || page.Next != 0 {
 		t.Fatal(page, err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone")
 	cancel(gone)
-	if _, err := NewCache().Read(ctx, source, Query{From: 1, First: 10}); !errors.Is(err, gone) {
+	if _, err := newLineCache().Read(ctx, source, lineQuery{From: 1, First: 10}); !errors.Is(err, gone) {
 		t.Error("counts on after its caller left:", err)
 	}
-	page, err = b.Read(t.Context(), source, Query{From: 1, First: MaxFirst})
+	page, err = b.Read(t.Context(), source, lineQuery{From: 1, First: maxLines})
 	if err != nil || len(page.Lines) != pageText/9999+1 || page.Next != int64(len(page.Lines)+1) {
 		t.Error("a page has", len(page.Lines), page.Next, err)
 	}
@@ -432,16 +434,16 @@ func TestCallsAreBoundedByLines(t *testing.T) {
 	printed := []piece{{1, strings.Repeat("\n", lines)}, {1, "needle\n"}}
 	source, l := write(t, printed, wholes)
 	end(t, &source, l, 0)
-	b := NewCache()
-	page, err := b.Read(t.Context(), source, Query{From: 1, First: 1})
+	b := newLineCache()
+	page, err := b.Read(t.Context(), source, lineQuery{From: 1, First: 1})
 	if err != nil || page.Counted || page.Total < workLines || page.Total > workLines+output.MaxData {
 		t.Fatal(page.Counted, page.Total, err)
 	}
-	page, err = b.Read(t.Context(), source, Query{From: 1, First: 1, Containing: "needle"})
+	page, err = b.Read(t.Context(), source, lineQuery{From: 1, First: 1, Containing: "needle"})
 	if err != nil || !page.Counted || page.Total != lines+1 || !page.More || page.Next < workLines || page.Next > workLines+output.MaxData+1 {
 		t.Fatal(page.Counted, page.Total, page.Next, err)
 	}
-	page, err = b.Read(t.Context(), source, Query{From: page.Next, First: 1, Containing: "needle"})
+	page, err = b.Read(t.Context(), source, lineQuery{From: page.Next, First: 1, Containing: "needle"})
 	if err != nil || len(page.Lines) != 1 || page.Lines[0].Number != lines+1 {
 		t.Fatal(page, err)
 	}
@@ -460,16 +462,16 @@ func TestIndexesAreBounded(t *testing.T) {
 	if at := x.before(0, 5000); at.begun[0] > 5000 || at.begun[0] < 4900 {
 		t.Error(at)
 	}
-	b := NewCache()
-	quiet := b.entry(Source{ID: "quiet", Tenant: "quiet"})
+	b := newLineCache()
+	quiet := b.entry(lineSource{ID: "quiet", Tenant: "quiet"})
 	for n := range 2 * maxIndexes {
-		b.entry(Source{ID: runtime.ExecutionID(fmt.Sprint(n)), Tenant: "loud"})
+		b.entry(lineSource{ID: runtime.ExecutionID(fmt.Sprint(n)), Tenant: "loud"})
 	}
-	if len(b.kept) != 1+maxTenantIndexes || b.latest.Len() != len(b.kept) || b.entry(Source{ID: "quiet", Tenant: "quiet"}) != quiet {
+	if len(b.kept) != 1+maxTenantIndexes || b.latest.Len() != len(b.kept) || b.entry(lineSource{ID: "quiet", Tenant: "quiet"}) != quiet {
 		t.Error("one tenant's:", len(b.kept))
 	}
 	for n := range 2 * maxIndexes {
-		b.entry(Source{ID: runtime.ExecutionID(fmt.Sprint(n)), Tenant: runtime.TenantID(fmt.Sprint(n))})
+		b.entry(lineSource{ID: runtime.ExecutionID(fmt.Sprint(n)), Tenant: runtime.TenantID(fmt.Sprint(n))})
 	}
 	if len(b.kept) != maxIndexes || b.latest.Len() != maxIndexes {
 		t.Error("all tenants':", len(b.kept))
@@ -503,14 +505,14 @@ func FuzzChunks(f *testing.F) {
 		}
 		source, l := write(t, cut, func(string) int { return int(size) + 1 })
 		end(t, &source, l, 0)
-		if got, want := show(all(t, NewCache(), source, Query{From: 1, First: 3})), show(shown(numbered(cut, true))); got != want {
+		if got, want := show(all(t, newLineCache(), source, lineQuery{From: 1, First: 3})), show(shown(numbered(cut, true))); got != want {
 			t.Errorf("%s\nwant\n%s", got, want)
 		}
 	})
 }
 
 // big returns 50 MB in a million lines.
-func big(b *testing.B, record int) Source {
+func big(b *testing.B, record int) lineSource {
 	var all strings.Builder
 	for n := range 1_000_000 {
 		fmt.Fprintf(&all, "%08d the quick brown fox jumps over a dog, 1\n", n+1)
@@ -523,17 +525,17 @@ func big(b *testing.B, record int) Source {
 func BenchmarkLines(b *testing.B) {
 	for _, record := range []int{50, output.MaxData} {
 		source := big(b, record)
-		warm := NewCache()
-		if _, err := warm.Read(b.Context(), source, Query{From: 1, First: 1}); err != nil {
+		warm := newLineCache()
+		if _, err := warm.Read(b.Context(), source, lineQuery{From: 1, First: 1}); err != nil {
 			b.Fatal(err)
 		}
-		for name, run := range map[string]func() (*Cache, Query){
-			"first": func() (*Cache, Query) { return NewCache(), Query{From: 500_000, First: 200} },
-			"page":  func() (*Cache, Query) { return warm, Query{From: 500_000, First: 200} },
-			"search": func() (*Cache, Query) {
-				return warm, Query{From: 1, First: 1, Containing: "00500000 THE"}
+		for name, run := range map[string]func() (*lineCache, lineQuery){
+			"first": func() (*lineCache, lineQuery) { return newLineCache(), lineQuery{From: 500_000, First: 200} },
+			"page":  func() (*lineCache, lineQuery) { return warm, lineQuery{From: 500_000, First: 200} },
+			"search": func() (*lineCache, lineQuery) {
+				return warm, lineQuery{From: 1, First: 1, Containing: "00500000 THE"}
 			},
-			"whole": func() (*Cache, Query) { return warm, Query{From: 1, First: 1, Containing: "nothing of it"} },
+			"whole": func() (*lineCache, lineQuery) { return warm, lineQuery{From: 1, First: 1, Containing: "nothing of it"} },
 		} {
 			b.Run(fmt.Sprintf("%s/%d", name, record), func(b *testing.B) {
 				b.ReportAllocs()
@@ -571,18 +573,18 @@ func TestOverwrittenLinesShowTheirEnd(t *testing.T) {
 		opened++
 		return open(position)
 	}
-	check := func(wantOpen bool, q Query) {
+	check := func(wantOpen bool, q lineQuery) {
 		t.Helper()
-		page, err := NewCache().Read(t.Context(), source, q)
+		page, err := newLineCache().Read(t.Context(), source, q)
 		if err != nil || len(page.Lines) < 2 {
 			t.Fatal(show(page.Lines), err)
 		}
 		line := page.Lines[len(page.Lines)-2]
-		if text := string(line.Data); !strings.HasSuffix(text, "\rdone  60000 of 60000") || len(text) > MaxText || !line.Truncated || line.Open != wantOpen {
+		if text := string(line.Data); !strings.HasSuffix(text, "\rdone  60000 of 60000") || len(text) > maxLineText || !line.Truncated || line.Open != wantOpen {
 			t.Errorf("%d bytes, %.30q … %q, truncated %v, open %v", len(text), text, text[max(0, len(text)-30):], line.Truncated, line.Open)
 		}
 	}
-	for _, q := range []Query{{From: 1, First: 3}, {First: 2, Last: true}, {First: 3, From: 2}} {
+	for _, q := range []lineQuery{{From: 1, First: 3}, {First: 2, Last: true}, {First: 3, From: 2}} {
 		opened = 0
 		check(true, q)
 		if opened != 3 { // to count, to read, and to skip the middle
@@ -590,7 +592,7 @@ func TestOverwrittenLinesShowTheirEnd(t *testing.T) {
 		}
 	}
 	end(t, &source, l, 0)
-	check(false, Query{From: 1, First: 3})
+	check(false, lineQuery{From: 1, First: 3})
 }
 
 // TestTheLastLinesAreThoseAtTheEnd: also the first call for them counts all output.
@@ -598,7 +600,7 @@ func TestTheLastLinesAreThoseAtTheEnd(t *testing.T) {
 	const lines = 2*workLines + workLines/2
 	source, l := write(t, []piece{{1, strings.Repeat("\n", lines)}, {1, "last\n"}}, wholes)
 	end(t, &source, l, 0)
-	page, err := NewCache().Read(t.Context(), source, Query{First: 1, Last: true})
+	page, err := newLineCache().Read(t.Context(), source, lineQuery{First: 1, Last: true})
 	if err != nil || !page.Counted || len(page.Lines) != 1 || page.Lines[0].Number != lines+1 || string(page.Lines[0].Data) != "last" {
 		t.Fatal(page, err)
 	}
@@ -607,7 +609,7 @@ func TestTheLastLinesAreThoseAtTheEnd(t *testing.T) {
 // TestPagesKnowUnfinishedCharacters: a follower that continues after a page gets the whole character.
 func TestPagesKnowUnfinishedCharacters(t *testing.T) {
 	source, l := write(t, []piece{{1, "a\xe2"}, {2, "b\xf0\x9f"}, {1, "\x82"}}, wholes)
-	b := NewCache()
+	b := newLineCache()
 	for _, step := range []struct {
 		more []piece
 		want runtime.Characters
@@ -617,7 +619,7 @@ func TestPagesKnowUnfinishedCharacters(t *testing.T) {
 		{[]piece{{0, "lost"}, {1, "\xc3"}}, runtime.Characters{"\xc3", ""}},
 	} {
 		add(t, l, step.more, wholes)
-		page, err := b.Read(t.Context(), source, Query{From: 1, First: 9})
+		page, err := b.Read(t.Context(), source, lineQuery{From: 1, First: 9})
 		if err != nil || page.Begun != step.want {
 			t.Errorf("%q, %v; want %q", page.Begun, err, step.want)
 		}

@@ -1,4 +1,4 @@
-package lines
+package executions
 
 import (
 	"container/list"
@@ -14,20 +14,20 @@ import (
 	"github.com/rockpool/rockpool/runtime/output"
 )
 
-// A Query selects lines.
-type Query struct {
+// A lineQuery selects lines.
+type lineQuery struct {
 	From       int64          // number of the first line, at least 1
 	Skip       int64          // lines of the stream to skip first
-	First      int            // most lines, 1 to MaxFirst
+	First      int            // most lines, 1 to maxLines
 	Last       bool           // the last First lines of the stream, instead of From and Skip
 	Stream     runtime.Stream // 0 means both
 	Containing string         // only lines that visibly contain this; "" means all lines, and lost bytes
 	MatchCase  bool
 }
 
-// A Page is the result of a query.
-type Page struct {
-	Lines    []Line
+// A linePage is the result of a query.
+type linePage struct {
+	Lines    []logLine
 	Before   int64              // lines of the stream before the first one examined
 	Total    int64              // lines of the stream counted so far
 	Counted  bool               // Total counts everything printed so far
@@ -38,8 +38,8 @@ type Page struct {
 	Begun    runtime.Characters // of the output before Position
 }
 
-// A Source is the log of one execution.
-type Source struct {
+// A lineSource is the log of one execution.
+type lineSource struct {
 	ID     runtime.ExecutionID
 	Tenant runtime.TenantID
 	Open   func(position int64) (*output.Reader, error)
@@ -48,8 +48,8 @@ type Source struct {
 	After  time.Duration // its duration, once it has ended
 }
 
-// A Cache caches the indexes of the logs that were read last. Its methods are safe for concurrent use.
-type Cache struct {
+// A lineCache caches the indexes of the logs that were read last. Its methods are safe for concurrent use.
+type lineCache struct {
 	slots *fairqueue.TenantSlots // for reads; those of one tenant run one after the other
 
 	mu     sync.Mutex // guards the fields below
@@ -70,9 +70,9 @@ const (
 	maxTenantIndexes = 8
 )
 
-// NewCache returns an empty Cache.
-func NewCache() *Cache {
-	return &Cache{
+// newLineCache returns an empty lineCache.
+func newLineCache() *lineCache {
+	return &lineCache{
 		slots: fairqueue.NewTenantSlots(max(1, goruntime.GOMAXPROCS(0)/2), 1),
 		kept:  map[runtime.ExecutionID]*list.Element{}, latest: list.New(),
 	}
@@ -80,7 +80,7 @@ func NewCache() *Cache {
 
 // entry returns the index of a log. If the tenant, or all together, have too many, it drops the one
 // that was unused for longest.
-func (c *Cache) entry(source Source) *entry {
+func (c *lineCache) entry(source lineSource) *entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if there := c.kept[source.ID]; there != nil {
@@ -117,7 +117,7 @@ func (c *Cache) entry(source Source) *entry {
 // aren't found, and the next call counts on. A call takes at most 0.2 s. One call of each tenant
 // runs at a time, and tenants take turns. A call for the last lines takes several turns, until 8 GiB are
 // counted. Read returns ctx's cause if ctx ends first.
-func (c *Cache) Read(ctx context.Context, source Source, q Query) (page Page, err error) {
+func (c *lineCache) Read(ctx context.Context, source lineSource, q lineQuery) (page linePage, err error) {
 	done := false
 	for turn := 1; err == nil && !done; turn++ {
 		step := func() error {
@@ -146,7 +146,7 @@ func (c *Cache) Read(ctx context.Context, source Source, q Query) (page Page, er
 const lastTurns = 256
 
 // forget deletes the kept places of an execution.
-func (c *Cache) forget(id runtime.ExecutionID) {
+func (c *lineCache) forget(id runtime.ExecutionID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if there := c.kept[id]; there != nil {
@@ -156,11 +156,11 @@ func (c *Cache) forget(id runtime.ExecutionID) {
 }
 
 // page finds where to begin, and reads the page from there up to the tail. all says that the log ends there.
-func (e *entry) page(ctx context.Context, source Source, q Query, tail position, all bool) (Page, error) {
+func (e *entry) page(ctx context.Context, source lineSource, q lineQuery, tail position, all bool) (linePage, error) {
 	at := e.find(source, &q, tail, all)
-	c := &collector{Query: q, match: newMatcher(q.Containing, q.MatchCase), before: -1}
+	c := &collector{lineQuery: q, match: newMatcher(q.Containing, q.MatchCase), before: -1}
 	if err := c.read(ctx, &at, tail, source, e.inside); err != nil {
-		return Page{}, err
+		return linePage{}, err
 	}
 	page := c.page(at, tail, all, source)
 	page.Begun = e.begun
@@ -168,7 +168,7 @@ func (e *entry) page(ctx context.Context, source Source, q Query, tail position,
 }
 
 // find returns the place where to begin reading. For Last it sets q's first line.
-func (e *entry) find(source Source, q *Query, tail position, all bool) position {
+func (e *entry) find(source lineSource, q *lineQuery, tail position, all bool) position {
 	if q.Last {
 		end := tail
 		if source.Ended && all {
@@ -186,7 +186,7 @@ func (e *entry) find(source Source, q *Query, tail position, all bool) position 
 // read reads from a place until the page is full or the tail is reached. It skips what an overwritten
 // line has before the place that inside returns. It returns ErrPosition if the log isn't the one that was
 // counted.
-func (c *collector) read(ctx context.Context, at *position, tail position, source Source, inside func(position) position) error {
+func (c *collector) read(ctx context.Context, at *position, tail position, source lineSource, inside func(position) position) error {
 	r, err := source.Open(at.position)
 	if err != nil {
 		return err
@@ -224,8 +224,8 @@ func (c *collector) read(ctx context.Context, at *position, tail position, sourc
 }
 
 // page returns the collected page. at is the end of reading.
-func (c *collector) page(at, tail position, all bool, source Source) Page {
-	p := Page{Counted: all, Position: tail.position, Offset: tail.offset}
+func (c *collector) page(at, tail position, all bool, source lineSource) linePage {
+	p := linePage{Counted: all, Position: tail.position, Offset: tail.offset}
 	ended := source.Ended && all
 	open := c.rest(ended)
 	if c.closed == atNext || c.closed > tail.begun[0] {

@@ -1,4 +1,4 @@
-package lines
+package executions
 
 import (
 	"bytes"
@@ -11,19 +11,19 @@ import (
 
 // Limits of a page.
 const (
-	MaxFirst      = 1000
-	MaxText       = 16 << 10 // bytes of a line that are returned
+	maxLines      = 1000
+	maxLineText   = 16 << 10 // bytes of a line that are returned
 	searchedBytes = 1 << 20  // bytes of a line that are searched
 	pageText      = 1 << 20  // bytes of text after which a page ends
 )
 
-// A Line is a line of output, or lost bytes.
-type Line struct {
+// A logLine is a line of output, or lost bytes.
+type logLine struct {
 	Number    int64
 	Stream    runtime.Stream // 0 means lost bytes
 	Since     time.Duration  // time of its first byte since the execution's start
 	Data      []byte         // without the newline and a carriage return before it
-	Truncated bool           // Data has MaxText bytes at most: the first ones or, of an overwritten line, the last ones
+	Truncated bool           // Data has maxLineText bytes at most: the first ones or, of an overwritten line, the last ones
 	Open      bool           // the line may still grow, and Data with it
 	Lost      int64          // number of lost bytes
 	Offset    int64          // of the first lost byte
@@ -31,14 +31,14 @@ type Line struct {
 
 // A collector is the sink that builds a page.
 type collector struct {
-	Query
+	lineQuery
 	match  *matcher
-	found  []Line // ordered by number
-	text   int    // bytes, of found and open lines
-	taken  int    // lines that began; only without a search
-	before int64  // selected lines before the first one examined; -1: none examined
-	closed int64  // number of the first line after the page; 0 means not known yet; atNext
-	lines  [3]Line
+	found  []logLine // ordered by number
+	text   int       // bytes, of found and open lines
+	taken  int       // lines that began; only without a search
+	before int64     // selected lines before the first one examined; -1: none examined
+	closed int64     // number of the first line after the page; 0 means not known yet; atNext
+	lines  [3]logLine
 	data   [3][]byte // of lines; reused
 	open   [3]bool   // the line is selected and not settled yet
 	cut    [3]bool   // the line is overwritten, and data has only its end so far
@@ -47,12 +47,12 @@ type collector struct {
 // overwritten reports whether a long line has a carriage return early, as a progress bar: a terminal shows
 // its end, not its beginning.
 func overwritten(data []byte) bool {
-	return len(data) > MaxText && bytes.IndexByte(data[:MaxText], '\r') >= 0
+	return len(data) > maxLineText && bytes.IndexByte(data[:maxLineText], '\r') >= 0
 }
 
-// lastState returns the last MaxText bytes of an overwritten line or fewer, from after a carriage return.
+// lastState returns the last maxLineText bytes of an overwritten line or fewer, from after a carriage return.
 func lastState(data []byte) []byte {
-	data = data[max(0, len(data)-MaxText):]
+	data = data[max(0, len(data)-maxLineText):]
 	if at := bytes.IndexByte(data, '\r'); at >= 0 && at+1 < len(data) {
 		return data[at+1:]
 	}
@@ -94,19 +94,19 @@ func (c *collector) selects(at position, stream runtime.Stream) bool {
 // begin implements sink. It decides whether the page needs the line.
 func (c *collector) begin(at position, stream runtime.Stream, since time.Duration) {
 	c.open[stream] = c.selects(at, stream)
-	c.lines[stream] = Line{Number: at.begun[0], Stream: stream, Since: since}
+	c.lines[stream] = logLine{Number: at.begun[0], Stream: stream, Since: since}
 	c.data[stream], c.cut[stream] = c.data[stream][:0], false
 }
 
 // add appends a piece of a stream's open line, up to what the page needs of it.
 func (c *collector) add(stream runtime.Stream, data []byte) {
 	for len(data) > 0 && c.open[stream] {
-		most := MaxText + 2 // enough to see that there is more than a carriage return
+		most := maxLineText + 2 // enough to see that there is more than a carriage return
 		switch {
 		case c.match != nil:
 			most = searchedBytes
 		case c.cut[stream]:
-			most = 2 * MaxText
+			most = 2 * maxLineText
 		}
 		had := c.data[stream]
 		n := min(len(data), most-len(had))
@@ -117,7 +117,7 @@ func (c *collector) add(stream runtime.Stream, data []byte) {
 		switch now := c.data[stream]; {
 		case len(now) < most:
 		case c.cut[stream]:
-			c.data[stream] = append(now[:0], now[MaxText:]...)
+			c.data[stream] = append(now[:0], now[maxLineText:]...)
 		case c.match == nil && overwritten(now):
 			c.cut[stream] = true
 		default:
@@ -140,7 +140,7 @@ func (c *collector) end(stream runtime.Stream, newline bool) {
 // lose implements sink. Searches don't find lost bytes.
 func (c *collector) lose(at position, offset, lost int64, since time.Duration) {
 	if c.match == nil && c.selects(at, 0) {
-		c.insert(Line{Number: at.begun[0], Since: since, Lost: lost, Offset: offset})
+		c.insert(logLine{Number: at.begun[0], Since: since, Lost: lost, Offset: offset})
 	}
 }
 
@@ -152,14 +152,14 @@ func (c *collector) settle(stream runtime.Stream) {
 		if !c.match.in(data) {
 			return
 		}
-		c.text += min(len(data), MaxText)
+		c.text += min(len(data), maxLineText)
 	}
-	line.Truncated = c.cut[stream] || len(data) > MaxText
+	line.Truncated = c.cut[stream] || len(data) > maxLineText
 	switch {
 	case c.cut[stream] || overwritten(data):
 		data = lastState(data)
 	case line.Truncated:
-		data = data[:MaxText]
+		data = data[:maxLineText]
 		data = data[:len(data)-runtime.Unfinished(data)]
 		line.Open = false
 	}
@@ -171,7 +171,7 @@ func (c *collector) settle(stream runtime.Stream) {
 }
 
 // insert keeps found ordered, because a line that began earlier may end later.
-func (c *collector) insert(line Line) {
+func (c *collector) insert(line logLine) {
 	i := len(c.found)
 	for i > 0 && c.found[i-1].Number > line.Number {
 		i--

@@ -1,12 +1,4 @@
-// Package lines numbers the lines of an execution's output, finds them by number, and searches them.
-//
-// A line belongs to one stream. It ends at its newline, at lost bytes, at the end of the output,
-// and when the other stream has printed more than Interruption bytes since the line began. Lines
-// are numbered from 1 by their first bytes, in the order in which these were printed on either
-// stream. A range of lost bytes takes one number, as a line of no stream. So a line's number
-// depends only on the output before it, not on how the log divides it into records. It is stable:
-// it stays the same after more output, after a restart and after the execution's end.
-package lines
+package executions
 
 import (
 	"bytes"
@@ -16,11 +8,18 @@ import (
 	"github.com/rockpool/rockpool/runtime/output"
 )
 
-// Interruption is how much the other stream may print before a line's end. After more than that,
+// interruption is how much the other stream may print before a line's end. After more than that,
 // the rest begins a new line. It bounds how far a page reads on to find the ends of its lines.
-const Interruption = 64 << 10
+const interruption = 64 << 10
 
 // A place is a position in a log, between two records, with the counts of the lines before it.
+//
+// A line belongs to one stream. It ends at its newline, at lost bytes, at the end of the output,
+// and when the other stream has printed more than interruption bytes since the line began. Lines
+// are numbered from 1 by their first bytes, in the order in which these were printed on either
+// stream. A range of lost bytes takes one number, as a line of no stream. So a line's number
+// depends only on the output before it, not on how the log divides it into records. It is stable:
+// it stays the same after more output, after a restart and after the execution's end.
 type position struct {
 	position int64
 	offset   int64    // output bytes of both streams before it
@@ -51,7 +50,7 @@ func (p *position) advance(r output.Record, to sink) {
 	if p.open[other] == 0 {
 		return
 	}
-	if p.open[other] += int64(len(r.Data)); p.open[other] > 1+Interruption {
+	if p.open[other] += int64(len(r.Data)); p.open[other] > 1+interruption {
 		p.end(other, false, to)
 	}
 }
