@@ -124,13 +124,13 @@ var mayImport = map[string][]string{
 	"nomad/outcome":     {"agent", "nomad/connection", "nomad/job", "runtime"},
 	"nomad/record":      {"nomad/connection", "nomad/job", "runtime"},
 
-	"doors":      {"graph/transport/arriving", "graph/transport/peers", "runtime", "runtime/access", "runtime/guard", "runtime/identity", "runtime/language", "runtime/share", "runtime/timing", "runtime/versions"},
-	"doors/jobe": {"doors", "graph/transport/peers", "graph/transport/response", "runtime", "runtime/access", "runtime/batch", "runtime/engine", "runtime/events", "runtime/files", "runtime/language", "runtime/turns"},
-	"doors/mcp":  {"doors", "graph/transport/peers", "runtime", "runtime/access", "runtime/engine", "runtime/events", "runtime/files", "runtime/language", "runtime/share"},
+	"compat":      {"graph/transport/arriving", "graph/transport/peers", "runtime", "runtime/access", "runtime/guard", "runtime/identity", "runtime/language", "runtime/share", "runtime/timing", "runtime/versions"},
+	"compat/jobe": {"compat", "graph/transport/peers", "graph/transport/response", "runtime", "runtime/access", "runtime/batch", "runtime/engine", "runtime/events", "runtime/files", "runtime/language", "runtime/turns"},
+	"compat/mcp":  {"compat", "graph/transport/peers", "runtime", "runtime/access", "runtime/engine", "runtime/events", "runtime/files", "runtime/language", "runtime/share"},
 
-	"graph":                    {"doors", "graph/download", "graph/feed", "graph/gate", "graph/generated", "graph/model", "graph/pagination", "graph/presenter", "graph/transport", "graph/transport/framing", "graph/transport/peers", "graph/transport/response", "graph/transport/socket", "runtime", "runtime/access", "runtime/activity", "runtime/audit", "runtime/batch", "runtime/engine", "runtime/events", "runtime/files", "runtime/guard", "runtime/identity", "runtime/language", "runtime/runnerfeed", "runtime/share", "runtime/ticket", "runtime/versions"},
+	"graph":                    {"compat", "graph/download", "graph/feed", "graph/gate", "graph/generated", "graph/model", "graph/pagination", "graph/presenter", "graph/transport", "graph/transport/framing", "graph/transport/peers", "graph/transport/response", "graph/transport/socket", "runtime", "runtime/access", "runtime/activity", "runtime/audit", "runtime/batch", "runtime/engine", "runtime/events", "runtime/files", "runtime/guard", "runtime/identity", "runtime/language", "runtime/runnerfeed", "runtime/share", "runtime/ticket", "runtime/versions"},
 	"graph/download":           {"runtime", "runtime/access", "runtime/engine", "runtime/identity", "runtime/timing"},
-	"doors/poseidon":           {"doors", "graph/transport/peers", "graph/transport/socket", "runtime", "runtime/access", "runtime/engine", "runtime/events", "runtime/files", "runtime/share"},
+	"compat/poseidon":           {"compat", "graph/transport/peers", "graph/transport/socket", "runtime", "runtime/access", "runtime/engine", "runtime/events", "runtime/files", "runtime/share"},
 	"graph/feed":               {"runtime", "runtime/events"},
 	"graph/gate":               {"graph/presenter", "graph/transport", "graph/transport/peers", "runtime", "runtime/access", "runtime/identity"},
 	"graph/generated":          {"graph/model", "graph/pagination", "graph/transport", "runtime", "runtime/access", "runtime/attacks", "runtime/audit", "runtime/engine", "runtime/events", "runtime/files", "runtime/language", "runtime/runnerfeed", "runtime/ticket"},
@@ -150,9 +150,9 @@ var mayImport = map[string][]string{
 
 	"config/quantity": {},
 
-	"server":           {"agent/embedded", "client", "config", "doors", "doors/jobe", "doors/mcp", "doors/poseidon", "graph", "graph/download", "graph/transport", "graph/transport/arriving", "graph/transport/peers", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "local/tiers", "nomad", "nomad/connection", "nomad/job", "runtime", "runtime/access", "runtime/attacks", "runtime/audit", "runtime/engine", "runtime/finding", "runtime/identity", "runtime/language", "runtime/pool", "runtime/quota", "runtime/share", "runtime/store", "runtime/timing", "server/accesslog", "server/metrics", "server/peering", "server/secure", "server/signin", "web"},
+	"server":           {"agent/embedded", "client", "config", "compat", "compat/jobe", "compat/mcp", "compat/poseidon", "graph", "graph/download", "graph/transport", "graph/transport/arriving", "graph/transport/peers", "local", "local/host", "local/image", "local/image/tree", "local/network", "local/network/access", "local/sandbox", "local/sandbox/oci", "local/scheduler", "local/tiers", "nomad", "nomad/connection", "nomad/job", "runtime", "runtime/access", "runtime/attacks", "runtime/audit", "runtime/engine", "runtime/finding", "runtime/identity", "runtime/language", "runtime/pool", "runtime/quota", "runtime/share", "runtime/store", "runtime/timing", "server/accesslog", "server/metrics", "server/peering", "server/secure", "server/signin", "web"},
 	"server/accesslog": {"runtime/linefile"},
-	"server/metrics":   {"doors", "graph/transport/peers", "local", "local/scheduler", "nomad", "nomad/outcome", "runtime", "runtime/engine", "runtime/tasks", "runtime/timing"},
+	"server/metrics":   {"compat", "graph/transport/peers", "local", "local/scheduler", "nomad", "nomad/outcome", "runtime", "runtime/engine", "runtime/tasks", "runtime/timing"},
 	"server/peering":   {"graph/transport/socket"},
 	"server/private":   {"config", "local", "local/sandbox/cgroup", "local/uids", "runtime/backoff", "runtime/lockfile", "server"},
 	"server/secure":    {"graph/transport/socket"},
@@ -265,8 +265,8 @@ var onlyIn = map[string][]string{
 	"github.com/prometheus":                  {"server/metrics", "test/e2e/scraping"},
 	"github.com/coreos/go-oidc":              {"server/signin"},
 	"golang.org/x/oauth2":                    {"server/signin"},
-	"github.com/modelcontextprotocol/go-sdk": {"doors/mcp"},
-	"github.com/google/jsonschema-go":        {"doors/mcp"},
+	"github.com/modelcontextprotocol/go-sdk": {"compat/mcp"},
+	"github.com/google/jsonschema-go":        {"compat/mcp"},
 }
 
 // A listed package is an entry of `go list` for a package of this module.

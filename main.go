@@ -119,7 +119,7 @@ func usePrivate(ctx context.Context, environment, file string, s cli.Streams, us
 	if err != nil {
 		return err
 	}
-	settings.Doors = []string{config.DoorMCP} // for rockpool mcp
+	settings.Compat = []string{config.CompatMCP} // for rockpool mcp
 	logger, err := server.Logger(settings)
 	if err != nil {
 		return err

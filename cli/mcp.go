@@ -17,7 +17,7 @@ type mcpCommand struct {
 // Help returns the description and examples for --help.
 func (mcpCommand) Help() string {
 	return `Connects an AI agent on this machine to a server: it speaks the Model Context Protocol on stdin and stdout, and
-forwards messages to the server. Start the server with --doors mcp. Put one of these commands into the agent's
+forwards messages to the server. Start the server with --compat mcp. Put one of these commands into the agent's
 configuration:
 
     rockpool mcp
@@ -25,7 +25,7 @@ configuration:
 
 For Claude Code: claude mcp add rockpool -- rockpool mcp
 
-An agent that speaks HTTP doesn't need this command: use the server's address with /mcp. See docs/doors/mcp.md for
+An agent that speaks HTTP doesn't need this command: use the server's address with /mcp. See docs/compat/mcp.md for
 the configuration of common agents.
 
 If you give neither a server nor a token, and no server listens at http://127.0.0.1:8080, the command starts a
@@ -42,7 +42,7 @@ func (c *mcpCommand) Run(s Streams, private Private) error {
 	defer stop()
 	forward := func(ctx context.Context, server *client.Client) error {
 		send := func(ctx context.Context, method string, header http.Header, body io.Reader) (*http.Response, error) {
-			return server.Door(ctx, method, "/mcp", header, body)
+			return server.Request(ctx, method, "/mcp", header, body)
 		}
 		return bridge.New(send, s.Out).Run(ctx, s.In)
 	}

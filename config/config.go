@@ -56,7 +56,7 @@ type Config struct {
 	LogLevel         string        `env:"ROCKPOOL_LOG_LEVEL" default:"info" placeholder:"LEVEL" help:"Lowest level to log. Allowed: debug, info, warn, error. (${default}; $$${env})"`
 	LogFormat        string        `env:"ROCKPOOL_LOG_FORMAT" default:"console" placeholder:"FORMAT" help:"Format of the log, which goes to stderr. Allowed: console, json. (${default}; $$${env})"`
 	AccessLog        string        `env:"ROCKPOOL_ACCESS_LOG" default:"off" placeholder:"FILE" help:"File for the access log, which has a line of JSON for each request. If you rename the file, the server starts a new one. Allowed: off, a file, - for stdout. (${default}; $$${env})"`
-	Doors            []string      `env:"ROCKPOOL_DOORS" placeholder:"DOOR,…" help:"APIs of other systems to serve in addition to GraphQL. Allowed: poseidon (CodeOcean), jobe (Moodle CodeRunner), mcp (AI agents). ($$${env})"`
+	Compat           []string      `env:"ROCKPOOL_COMPAT" placeholder:"API,…" help:"APIs of other systems to serve in addition to GraphQL. Allowed: poseidon (CodeOcean), jobe (Moodle CodeRunner), mcp (AI agents). ($$${env})"`
 	Languages        string        `env:"ROCKPOOL_LANGUAGES" placeholder:"FILE" complete:"file" help:"YAML file that adds languages or changes Rockpool's own: how programs are built and run, and in which environments. See docs/guides/languages.md. ($$${env})"`
 	DebugAddress     string        `env:"ROCKPOOL_DEBUG_ADDRESS" placeholder:"ADDRESS" help:"Loopback address and port for Go's profiles, which are at /debug/pprof/. Empty: they aren't served. ($$${env})"`
 
@@ -81,15 +81,15 @@ const (
 	StopRemoves = "remove"
 )
 
-// The values of Config.Doors.
+// The values of Config.Compat.
 const (
-	DoorJobe     = "jobe"
-	DoorMCP      = "mcp"
-	DoorPoseidon = "poseidon"
+	CompatJobe     = "jobe"
+	CompatMCP      = "mcp"
+	CompatPoseidon = "poseidon"
 )
 
-// AllDoors returns the allowed values of Config.Doors.
-func AllDoors() []string { return []string{DoorPoseidon, DoorJobe, DoorMCP} }
+// AllCompat returns the allowed values of Config.Compat.
+func AllCompat() []string { return []string{CompatPoseidon, CompatJobe, CompatMCP} }
 
 // Check completes the configuration. It returns an [Error] for the first setting that is invalid.
 func (c *Config) Check() error {
@@ -162,9 +162,9 @@ func (c *Config) Check() error {
 			return &Error{"allowed-origins", origin, "origins: a scheme and a host, without a path or *, for example https://admin.example.org"}
 		}
 	}
-	for i, door := range c.Doors {
-		if !slices.Contains(AllDoors(), door) || slices.Contains(c.Doors[:i], door) {
-			return &Error{"doors", door, strings.Join(AllDoors(), ", ") + ", each at most once"}
+	for i, api := range c.Compat {
+		if !slices.Contains(AllCompat(), api) || slices.Contains(c.Compat[:i], api) {
+			return &Error{"compat", api, strings.Join(AllCompat(), ", ") + ", each at most once"}
 		}
 	}
 	if err := c.readLanguages(); err != nil {

@@ -140,8 +140,8 @@ func wrongServers(file, token string, write func(name, text string) string) []wr
 		{"every proxy", func(c *Config) { c.Proxies.Trusted = []string{"0.0.0.0/0"} }, "--trusted-proxies"},
 		{"a proxy's name", func(c *Config) { c.Proxies.Trusted = []string{"proxy.example.org"} }, "--trusted-proxies"},
 		{"a network that is none", func(c *Config) { c.Proxies.Trusted = []string{"10.0.0.1/8"} }, `"10.0.0.1/8"`},
-		{"an unknown door", func(c *Config) { c.Doors = []string{"window"} }, "--doors"},
-		{"a door twice", func(c *Config) { c.Doors = []string{DoorJobe, DoorMCP, DoorJobe} }, "each at most once"},
+		{"an unknown API", func(c *Config) { c.Compat = []string{"window"} }, "--compat"},
+		{"an API twice", func(c *Config) { c.Compat = []string{CompatJobe, CompatMCP, CompatJobe} }, "each at most once"},
 		{"an access log nowhere", func(c *Config) { c.AccessLog = "/nonesuch/access.log" }, "--access-log"},
 		{"no access log", func(c *Config) { c.AccessLog = "" }, "off, a file"},
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/rs/cors"
 	"go.uber.org/zap"
 
-	"github.com/rockpool/rockpool/doors"
+	"github.com/rockpool/rockpool/compat"
 	"github.com/rockpool/rockpool/graph/download"
 	"github.com/rockpool/rockpool/graph/gate"
 	"github.com/rockpool/rockpool/graph/generated"
@@ -51,12 +51,12 @@ type Options struct {
 	SignIn          http.Handler   // serves /auth/ without authentication; nil: nothing is there
 	// Session returns the session in a request's cookie, if no page of another origin sent it;
 	// nil: there are no sessions.
-	Session     func(r *http.Request) (secret string, ok bool)
-	Started     <-chan struct{} // closed when the engine has restored its state; nil: it has
-	Doors       []doors.Door    // APIs of other systems
-	ClosedDoors []doors.Door    // disabled doors: their paths respond with how to enable them
-	Memory      *share.Memory   // for what doors keep for their callers; nil: without a limit
-	Counts      *doors.Counts   // counts the doors' requests; nil only without doors
+	Session        func(r *http.Request) (secret string, ok bool)
+	Started        <-chan struct{} // closed when the engine has restored its state; nil: it has
+	Compat         []compat.API    // APIs of other systems
+	DisabledCompat []compat.API    // disabled ones: their paths respond with how to enable them
+	Memory         *share.Memory   // for what compatible APIs keep for their callers; nil: without a limit
+	Counts         *compat.Counts  // counts requests to compatible APIs; nil only without any
 	// Languages are the recipes of the languages; nil: Rockpool's own.
 	Languages *language.Set
 	Agents    http.Handler // serves /agent/ without authentication; nil: nothing is there
@@ -137,17 +137,17 @@ func Handler(eng *engine.Engine, options Options) http.Handler {
 	mux.HandleFunc("OPTIONS /graphql", func(w http.ResponseWriter, _ *http.Request) { wrongMethod(w) })
 	downloads := http.NewServeMux()
 	download.Handler{Links: resolver.links, Source: guarded, Callers: admission, Refuse: present.Refuse}.Register(downloads)
-	// Downloads and doors need the engine's state, so they wait for the end of the start.
+	// Downloads and compatible APIs need the engine's state, so they wait for the end of the start.
 	for _, path := range []string{"/files/", "/outputs/"} {
 		mux.Handle(path, starting{options.Started}.guard(downloads))
 	}
 	others := http.NewServeMux()
-	methods, headers := doors.Open(others, doors.Host{Guard: guarded, Cluster: eng, Early: settings.Early, Languages: options.Languages, Versions: measured, Version: options.Version, MaxBody: settings.MaxBody, Peers: settings.Peers, Memory: options.Memory, Logger: options.Logger}, admission, options.Counts, options.Doors...)
-	for _, door := range options.Doors {
-		mux.Handle(door.Path(), starting{options.Started}.guard(others))
+	methods, headers := compat.Mount(others, compat.Services{Guard: guarded, Cluster: eng, Early: settings.Early, Languages: options.Languages, Versions: measured, Version: options.Version, MaxBody: settings.MaxBody, Peers: settings.Peers, Memory: options.Memory, Logger: options.Logger}, admission, options.Counts, options.Compat...)
+	for _, api := range options.Compat {
+		mux.Handle(api.Path(), starting{options.Started}.guard(others))
 	}
-	for _, door := range options.ClosedDoors {
-		mux.Handle(door.Path(), doors.Closed(door))
+	for _, api := range options.DisabledCompat {
+		mux.Handle(api.Path(), compat.Disabled(api))
 	}
 	if options.Agents != nil {
 		mux.Handle("/agent/", options.Agents)

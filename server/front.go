@@ -10,8 +10,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/rockpool/rockpool/compat"
 	"github.com/rockpool/rockpool/config"
-	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/graph"
 	"github.com/rockpool/rockpool/graph/transport/arriving"
 	"github.com/rockpool/rockpool/graph/transport/peers"
@@ -65,16 +65,16 @@ func (s *Server) newHTTP(streams context.Context, known *peers.Peers, requests r
 		Settings: graph.Settings{MaxBody: c.MaxBody, Peers: known, Operation: accesslog.Operation}, SigningKey: s.key, Memory: s.Engine.Memory(), Started: s.Engine.Restored(), Logger: s.logger.Named("graph"),
 	}
 	options.Languages = c.Recipes
-	if len(c.Doors) > 0 {
-		options.Doors, options.Counts = openDoors(c.Doors, c.Cluster), new(doors.Counts)
+	if len(c.Compat) > 0 {
+		options.Compat, options.Counts = compatAPIs(c.Compat, c.Cluster), new(compat.Counts)
 	}
-	// The paths of disabled doors say how to enable them.
-	closed := slices.DeleteFunc(config.AllDoors(), func(name string) bool { return slices.Contains(c.Doors, name) })
-	options.ClosedDoors = openDoors(closed, c.Cluster)
+	// The paths of disabled compatible APIs say how to enable them.
+	closed := slices.DeleteFunc(config.AllCompat(), func(name string) bool { return slices.Contains(c.Compat, name) })
+	options.DisabledCompat = compatAPIs(closed, c.Cluster)
 	if s.agents != nil {
 		options.Agents = s.agents
 	}
-	sources := metrics.Sources{Doors: options.Counts, Version: Version(), Engine: s.Engine.Stats, Peers: known.Usage, Logger: s.logger.Named("metrics")}
+	sources := metrics.Sources{Compat: options.Counts, Version: Version(), Engine: s.Engine.Stats, Peers: known.Usage, Logger: s.logger.Named("metrics")}
 	switch here := s.cluster.(type) {
 	case countedLocal:
 		sources.Local = here.Stats

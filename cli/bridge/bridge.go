@@ -340,7 +340,7 @@ func refused(response *http.Response, session string, text []byte) error {
 	case response.StatusCode == http.StatusNotFound && session != "":
 		return errForgotten
 	case response.StatusCode == http.StatusNotFound || response.StatusCode == http.StatusMethodNotAllowed:
-		return bridgeError("the server has no MCP endpoint: start it with `rockpool serve --doors mcp`")
+		return bridgeError("the server has no MCP endpoint: start it with `rockpool serve --compat mcp`")
 	case response.StatusCode == http.StatusUnauthorized:
 		return bridgeError("the server requires a valid token (set one with --token-file, ROCKPOOL_TOKEN_FILE or ROCKPOOL_TOKEN): " + strings.TrimSpace(string(text)))
 	case kind == "text/html":

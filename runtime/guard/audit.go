@@ -51,7 +51,7 @@ func record[I ~string](ctx context.Context, g *Guard, op access.Operation, kind 
 	}
 	g.log.Append(audit.Entry{
 		Tenant: tenant, Actor: actor(p), Role: string(p.Role), Action: string(op), ObjectKind: kind, ObjectID: string(id),
-		Address: p.Address, Outcome: audit.OutcomeOf(ctx, err), Detail: withDoor(details, p),
+		Address: p.Address, Outcome: audit.OutcomeOf(ctx, err), Detail: withAPI(details, p),
 	})
 }
 
@@ -63,12 +63,12 @@ func resumption(resumed bool) []audit.Detail {
 	return []audit.Detail{audit.Words("resumed", []string{"true"})}
 }
 
-// withDoor adds the foreign API that the caller used, if any.
-func withDoor(details []audit.Detail, p access.Principal) []audit.Detail {
-	if p.Door == "" {
+// withAPI adds the compatible API that the caller used, if any.
+func withAPI(details []audit.Detail, p access.Principal) []audit.Detail {
+	if p.API == "" {
 		return details
 	}
-	return append(details, audit.Words("door", []string{p.Door}))
+	return append(details, audit.Words("api", []string{p.API}))
 }
 
 // recording returns a function that records an operation on an object, with its outcome. The object

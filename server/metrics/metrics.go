@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 
-	"github.com/rockpool/rockpool/doors"
+	"github.com/rockpool/rockpool/compat"
 	"github.com/rockpool/rockpool/graph/transport/peers"
 	"github.com/rockpool/rockpool/local"
 	"github.com/rockpool/rockpool/nomad"
@@ -27,7 +27,7 @@ type Sources struct {
 	Local   func() local.Stats // nil: runners are elsewhere
 	Nomad   func() nomad.Stats // nil: the cluster isn't Nomad
 	Peers   func() peers.Usage // nil: callers have no limits
-	Doors   *doors.Counts      // nil: the server has no doors
+	Compat  *compat.Counts     // nil without compatible APIs
 	Logger  *zap.Logger
 }
 
@@ -61,8 +61,8 @@ func registry(sources Sources) *prometheus.Registry {
 	if sources.Peers != nil {
 		registry.MustRegister(collector[peers.Usage]{sources.Peers, peerFamilies()})
 	}
-	if sources.Doors != nil {
-		registry.MustRegister(collector[[]doors.Count]{sources.Doors.Read, doorFamilies()})
+	if sources.Compat != nil {
+		registry.MustRegister(collector[[]compat.Count]{sources.Compat.Read, compatFamilies()})
 	}
 	if sources.Local != nil {
 		registry.MustRegister(collector[local.Stats]{sources.Local, localFamilies()})
