@@ -259,7 +259,7 @@ var onlyIn = map[string][]string{
 	"github.com/go-jose/go-jose":             {"runtime/identity"},
 	"github.com/rs/cors":                     {"graph"},
 	"github.com/alecthomas/kong":             {".", "cli/...", "config/...", "test/..."},
-	"github.com/goccy/go-yaml":               {"cli/...", "config", "runtime/language", "test/e2e/languages", "test/e2e/scraping"},
+	"github.com/goccy/go-yaml":               {"cli/...", "config", "doctor/attack", "runtime/language", "test/e2e/languages", "test/e2e/scraping"},
 	"github.com/yuin/goldmark":               {"test/pages"},
 	"golang.org/x/term":                      {"cli/..."},
 	"github.com/prometheus":                  {"server/metrics", "test/e2e/scraping"},

@@ -160,8 +160,8 @@ func TestForgottenSessionIsReopened(t *testing.T) {
 func TestHTTPErrorsAreErrorsOfTheCall(t *testing.T) {
 	for want, serve := range map[string]http.HandlerFunc{
 		"rockpool serve --compat mcp": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) },
-		"no MCP endpoint":            http.NotFound,
-		"requires a valid token":     func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusUnauthorized) },
+		"no MCP endpoint":             http.NotFound,
+		"requires a valid token":      func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusUnauthorized) },
 		"429 Too Many Requests too many sessions": func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "too many sessions", http.StatusTooManyRequests)
 		},

@@ -86,7 +86,7 @@ func (c *crew) environmentOf(ctx context.Context, a Attack) (string, error) {
 	input := client.PutEnvironmentInput{PoolSize: new(1)}
 	switch {
 	case a.Warm:
-		input.Id, input.Warm = c.environment+"-warm", warmInput()
+		input.Id, input.Warm = c.environment+"-warm", &client.WarmInput{Interpreter: "PYTHON", Modules: []string{"decimal", "random"}}
 	case a.Reach != Offline:
 		input.Id, input.Network = c.environment+"-"+string(a.Reach), a.Reach.input()
 	default:
