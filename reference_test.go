@@ -77,7 +77,7 @@ func book(t *testing.T) *reference.Book {
 	if err != nil {
 		t.Fatal(err)
 	}
-	commands, err := kong.New(&commands{}, kong.Name("rockpool"), quantity.Flags(), kong.Bind(cli.Streams{}))
+	commands, err := kong.New(&commands{}, kong.Name("rockpool"), quantity.Flags(), kong.Bind(cli.Streams{}), cli.HelpTexts())
 	if err != nil {
 		t.Fatal(err)
 	}

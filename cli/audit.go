@@ -28,19 +28,6 @@ type auditCommand struct {
 	JSON   bool   `name:"json" help:"Print one JSON object per line, with the API's names."`
 }
 
-// Help returns the description and examples for --help.
-func (auditCommand) Help() string {
-	return `Prints changes and attempted changes, the newest last: time, outcome, action, object, caller, tenant and
-address. An ADMIN of a tenant reads the entries of that tenant.
-
-    rockpool audit
-    rockpool audit --from 24h --action createToken
-    rockpool audit --object "$runner" --lines 0 --json | jq -r .actorName
-    rockpool audit --from 24h --failed
-    rockpool audit --actor UNKNOWN                # callers without a valid token
-    rockpool audit --follow`
-}
-
 // Run prints the audit log.
 func (c *auditCommand) Run(s Streams) error {
 	switch {

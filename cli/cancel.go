@@ -25,26 +25,6 @@ type execCancel struct {
 	IDs    []string `arg:"" optional:"" name:"execution" complete:"execution" help:"Ids of the executions."`
 }
 
-// Help returns the description and examples for --help.
-func (execCancel) Help() string {
-	return `Give either ids or flags. Flags cancel all matching executions that haven't ended. If the flags select an
-execution of a batch, the whole batch ends. The runner stays usable.
-
-On a terminal, it asks for confirmation if the flags select more than one execution. Without a terminal, or
-with --yes, it prints how many executions it cancels and doesn't ask.
-
-    rockpool exec cancel "$id"
-    rockpool exec cancel --label user=ada --dry-run
-    rockpool exec cancel --label user=ada
-    rockpool exec cancel --env python --command loop.py --since 1h
-
-Exit codes:
-    0      all executions have ended: cancelled now, or ended before; the table shows which and how
-    125    at least one doesn't exist or can't be cancelled; the others are cancelled
-    130    you answered no or pressed Ctrl-C: nothing is cancelled
-    2      neither ids nor flags were given, or both were`
-}
-
 // Validate requires ids or at least one filter, so that nobody cancels everything by accident.
 func (c *execCancel) Validate() error {
 	switch {
@@ -74,13 +54,7 @@ type cancelled struct {
 }
 
 // Run cancels executions.
-func (c *execCancel) Run(s Streams) error {
-	ctx, stop := Stoppable()
-	defer stop()
-	server, err := c.Patient()
-	if err != nil {
-		return err
-	}
+func (c *execCancel) Run(ctx context.Context, s Streams, server client.Sender) error {
 	all := []cancelled{} // an empty list isn't null
 	for _, id := range c.IDs {
 		all = append(all, cancelled{ID: id})

@@ -8,6 +8,7 @@ package cli
 
 import (
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +22,7 @@ import (
 	"github.com/rockpool/rockpool/cli/connection"
 	"github.com/rockpool/rockpool/cli/execution"
 	"github.com/rockpool/rockpool/cli/output"
+	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/config/quantity"
 )
 
@@ -76,6 +78,7 @@ func Execute(grammar any, description string, arguments []string, s Streams, opt
 		quantity.Flags(),
 		kong.KindMapper(reflect.String, kong.MapperFunc(decodeString)),
 		kong.Bind(s),
+		HelpTexts(),
 	}, options...)
 	parser, err := kong.New(grammar, options...)
 	if err != nil {
@@ -96,7 +99,44 @@ func Execute(grammar any, description string, arguments []string, s Streams, opt
 		_, _ = fmt.Fprintf(s.Err, "rockpool: %s\nrockpool: see `rockpool %s--help`\n", output.Lines(err.Error()+correction(err)), parsedCommand(err))
 		return CodeUsage
 	}
-	return ExitCode(s.Err, selected.Run())
+	return run(s, selected)
+}
+
+// run runs the selected command. A parameter of its Run that is a context ends with the first signal;
+// one that is a Sender is connected to the server of the command's flags.
+func run(s Streams, selected *kong.Context) int {
+	stop := func() {}
+	defer func() { stop() }()
+	err := errors.Join(selected.BindToProvider(func() (ctx context.Context) {
+		ctx, stop = Stoppable()
+		return ctx
+	}), selected.BindToProvider(func() (client.Sender, error) {
+		return selected.Selected().Target.Addr().Interface().(interface{ Patient() (client.Sender, error) }).Patient()
+	}))
+	if err == nil {
+		err = selected.Run()
+	}
+	return ExitCode(s.Err, err)
+}
+
+// texts has the long help of commands, in files named after their words.
+//
+//go:embed help
+var texts embed.FS
+
+// HelpTexts gives each command of this package its long help.
+func HelpTexts() kong.Option {
+	return kong.PostBuild(func(k *kong.Kong) error {
+		return kong.Visit(k.Model, func(node kong.Visitable, next kong.Next) error {
+			if command, is := node.(*kong.Node); is && command.Type == kong.CommandNode {
+				words := strings.Fields(command.Path())
+				if text, err := texts.ReadFile("help/" + strings.Join(words, "-") + ".txt"); err == nil {
+					command.Detail = strings.TrimSuffix(string(text), "\n")
+				}
+			}
+			return next(nil)
+		})
+	})
 }
 
 // decodeString sets a string to the bytes of an argument. kong's own mapper replaces bytes that aren't

@@ -18,13 +18,6 @@ type helpCommand struct {
 	Command []string `arg:"" optional:"" help:"The command, for example: exec list."`
 }
 
-// Help returns the description and examples for --help.
-func (helpCommand) Help() string {
-	return `Does the same as --help after the command.
-
-    rockpool help exec list`
-}
-
 // SignalsApart is the time in which several signals count as one. timeout(1), for example, sends SIGTERM to
 // its command, and immediately afterwards to the group of the command.
 const SignalsApart = time.Second
@@ -55,9 +48,7 @@ func runnable() (context.Context, context.CancelFunc) {
 
 // each calls do for every id, prints the results, and returns the errors joined. The column of the
 // table is named done. An id for which do reports false is an error with the text unchanged.
-func each(s Streams, f output.Format, ids []string, done, unchanged string, do func(ctx context.Context, id string) (bool, error)) error {
-	ctx, stop := Stoppable()
-	defer stop()
+func each(ctx context.Context, s Streams, f output.Format, ids []string, done, unchanged string, do func(ctx context.Context, id string) (bool, error)) error {
 	var all []map[string]any
 	t := output.Table{Head: []string{"ID", strings.ToUpper(done)}}
 	var failed []error

@@ -15,17 +15,6 @@ type completionCommand struct {
 	Shell string `arg:"" enum:"bash,zsh" help:"bash or zsh."`
 }
 
-// Help returns the description and examples for --help.
-func (completionCommand) Help() string {
-	return `Completes commands, flags and their values. It also completes ids of environments, runners and executions from
-the server of --server or ROCKPOOL_SERVER. The server has 1 s to respond; for a distant server set, for example,
-ROCKPOOL_COMPLETE_WITHIN=3s.
-
-    source <(rockpool completion bash)                    # in ~/.bashrc
-    source <(rockpool completion zsh)                     # in ~/.zshrc, after compinit
-    rockpool completion zsh > ~/.zfunc/_rockpool          # or into a directory of $fpath`
-}
-
 // Run prints the script.
 func (c *completionCommand) Run(s Streams) error {
 	if _, err := io.WriteString(s.Out, completion.Script(c.Shell)); err != nil {

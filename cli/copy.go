@@ -17,29 +17,6 @@ type runnerCopy struct {
 	Destination string `arg:"" name:"to" complete:"file" help:"RUNNER:PATH, a local path, or - for standard output. If it is an existing directory, the copy goes into it."`
 }
 
-// Help returns the description and examples for --help.
-func (runnerCopy) Help() string {
-	return `Paths in a runner are absolute, or relative to /workspace. Copied files belong to the programs' user in the runner,
-and keep their executable bit. With --protected, programs can read but not change them. A file is replaced whole or
-not at all. Write a local path that contains a colon with a slash before it: ./a:b.
-
-With -r, symbolic links aren't followed. Links, devices and other special files are skipped, with a line on
-stderr for each. Unreadable files get a line, too; the other files are copied.
-
-    rockpool runner cp main.c "$id:"
-    rockpool runner cp -r project "$id:"
-    rockpool runner cp "$id:/tmp/core" .
-    rockpool runner cp "$id:table.csv" - | head
-
-With -, a terminal shows control characters other than colours as escapes, such as \x1b. A pipe or a file
-gets every byte unchanged.
-
-Exit codes:
-    0    all files and directories were copied; links and special files were skipped
-    125  at least one file wasn't copied; stderr says which
-    130  the copy was interrupted`
-}
-
 // Run copies files.
 func (c *runnerCopy) Run(s Streams) error {
 	server, err := c.Client()

@@ -19,25 +19,6 @@ type drainCommand struct {
 	Timeout time.Duration `default:"0s" placeholder:"TIME" help:"With --wait: stop waiting after this time; 0: never. (${default})"`
 }
 
-// Help returns the description and examples for --help.
-func (drainCommand) Help() string {
-	return `Drains the server before maintenance: no runner starts. Claims that need one wait as long as they
-allow, then fail. Idle runners are removed immediately. Claimed runners and their executions continue until they end
-as usual. The drain lasts until --off, also across restarts of the server.
-
-    rockpool drain
-    rockpool drain --wait --timeout 10m && systemctl stop rockpool
-    rockpool drain --off
-
-Repeating a command changes nothing.
-
-Exit codes:
-    0    the server drains; with --wait: and nothing is left; with --off: the drain has ended
-    124  --timeout passed while something was left; the drain continues
-    125  the request failed; stderr says why
-    130  waiting was interrupted; the drain continues`
-}
-
 // drained reports whether no runner and no execution is left.
 func drained(d *client.Draining) bool { return d.Claimed+d.Leaving+d.Executions == 0 }
 
@@ -65,18 +46,12 @@ func remaining(d *client.Draining) string {
 }
 
 // Run starts or ends a drain.
-func (c *drainCommand) Run(s Streams) error {
+func (c *drainCommand) Run(ctx context.Context, s Streams, server client.Sender) error {
 	switch {
 	case c.Off && c.Wait:
 		return fmt.Errorf("--off ends the drain immediately: remove --wait")
 	case c.Timeout < 0 || c.Timeout > 0 && !c.Wait:
 		return fmt.Errorf("--timeout is %v, but must be above 0 and needs --wait", c.Timeout)
-	}
-	ctx, stop := Stoppable()
-	defer stop()
-	server, err := c.Patient()
-	if err != nil {
-		return err
 	}
 	out, err := client.DrainCluster(ctx, server, !c.Off)
 	if err != nil {

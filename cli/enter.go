@@ -21,19 +21,6 @@ type runnerExec struct {
 
 func (c *runnerExec) takeProgram(words []string) { c.program = words }
 
-// Help returns the description and examples for --help.
-func (*runnerExec) Help() string {
-	return `Runs the command after -- in a runner, without a terminal. Copies its output to stdout and stderr byte for byte.
-The runner stays claimed. Ctrl-C cancels the command. If rockpool itself is killed, the server cancels the command within
-a minute.
-
-The exit code is the command's own; other codes are those of rockpool run.
-
-    rockpool runner exec "$id" -- ls -l
-    rockpool runner exec "$id" --stdin -- sort -rn < numbers.txt
-    rockpool runner exec "$id" --label step=test -- sh -c 'make && make test'`
-}
-
 // Run runs the command.
 func (c *runnerExec) Run(s Streams) error {
 	if len(c.program) == 0 {
@@ -67,18 +54,6 @@ type runnerShell struct {
 }
 
 func (c *runnerShell) takeProgram(words []string) { c.program = words }
-
-// Help returns the description and examples for --help.
-func (*runnerShell) Help() string {
-	return `Opens a shell, or the program after --, on a terminal in a runner. Every key goes there, including Ctrl-C. The
-shell has no time limit. Without a terminal, use rockpool runner exec.
-
-The exit code is the shell's own; other codes are those of rockpool run.
-
-    rockpool runner shell --env python
-    rockpool runner shell "$id"
-    rockpool runner shell "$id" -- python3 -i main.py`
-}
 
 // anyShell is a script for sh that starts bash if it is installed, else sh. Bash controls its jobs
 // through standard error, so that is the terminal too.

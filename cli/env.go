@@ -20,38 +20,13 @@ type envCommands struct {
 	Delete envDelete `cmd:"" help:"Delete environments."`
 }
 
-// Help returns the description and examples for rockpool env --help.
-func (envCommands) Help() string {
-	return `Examples:
-
-    rockpool env list
-    rockpool env put ruby --memory 512MB --pool-size 4
-    rockpool env put python --shared
-    rockpool env show ruby -o yaml > ruby.yaml    # edit the file, then:
-    rockpool env put -f ruby.yaml                 # refused if it has changed in the meantime`
-}
-
 type envList struct {
 	connection.Flags
 	output.Format
 }
 
-// Help returns the description and examples for --help.
-func (envList) Help() string {
-	return `Examples:
-
-    rockpool env list
-    rockpool env list --json | jq -r '.[].id'`
-}
-
 // Run lists the environments.
-func (c *envList) Run(s Streams) error {
-	ctx, stop := Stoppable()
-	defer stop()
-	server, err := c.Patient()
-	if err != nil {
-		return err
-	}
+func (c *envList) Run(ctx context.Context, s Streams, server client.Sender) error {
 	out, err := client.GetEnvironments(ctx, server)
 	if err != nil {
 		return err
@@ -89,22 +64,8 @@ type envShow struct {
 	ID string `arg:"" name:"environment" complete:"environment" help:"Id of the environment."`
 }
 
-// Help returns the description and examples for --help.
-func (envShow) Help() string {
-	return `Examples:
-
-    rockpool env show python
-    rockpool env show python -o yaml`
-}
-
 // Run shows an environment.
-func (c *envShow) Run(s Streams) error {
-	ctx, stop := Stoppable()
-	defer stop()
-	server, err := c.Patient()
-	if err != nil {
-		return err
-	}
+func (c *envShow) Run(ctx context.Context, s Streams, server client.Sender) error {
 	out, err := client.GetEnvironment(ctx, server, c.ID)
 	if err != nil {
 		return err
@@ -168,21 +129,9 @@ type envDelete struct {
 	EndClaimed bool     `help:"End claimed runners too. Without it, they continue until they are released or expire."`
 }
 
-// Help returns the description and examples for --help.
-func (envDelete) Help() string {
-	return `Removes idle runners immediately. If an environment doesn't exist, the exit code is 125; the others are deleted.
-
-    rockpool env delete ruby
-    rockpool env delete ruby perl --end-claimed`
-}
-
 // Run deletes environments.
-func (c *envDelete) Run(s Streams) error {
-	server, err := c.Patient()
-	if err != nil {
-		return err
-	}
-	return each(s, c.Format, c.IDs, "deleted", "doesn't exist", func(ctx context.Context, id string) (bool, error) {
+func (c *envDelete) Run(ctx context.Context, s Streams, server client.Sender) error {
+	return each(ctx, s, c.Format, c.IDs, "deleted", "doesn't exist", func(ctx context.Context, id string) (bool, error) {
 		out, err := client.DeleteEnvironment(ctx, server, client.DeleteEnvironmentInput{Id: id, EndClaimed: &c.EndClaimed})
 		return err == nil && out.DeleteEnvironment.Deleted, err
 	})

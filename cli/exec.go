@@ -21,18 +21,6 @@ type execCommands struct {
 	Cancel execCancel `cmd:"" help:"Cancel executions: end all their processes."`
 }
 
-// Help returns the description and examples for rockpool exec --help.
-func (execCommands) Help() string {
-	return `Examples:
-
-    rockpool exec list --label user=ada --failed --since 1h
-    rockpool exec show "$id"
-    rockpool exec logs "$id" --search error --numbers
-    rockpool exec follow "$id"
-    rockpool exec cancel "$id"
-    rockpool exec cancel --label user=ada      # asks for confirmation, on a terminal`
-}
-
 type execList struct {
 	connection.Flags
 	output.Format
@@ -43,25 +31,10 @@ type execList struct {
 	Limit   int                      `default:"0" placeholder:"N" help:"List at most the N newest; 0: all. (${default})"`
 }
 
-// Help returns the description and examples for --help.
-func (execList) Help() string {
-	return `Examples:
-
-    rockpool exec list --env python --state RUNNING
-    rockpool exec list --label user=ada --failed --since 1h --limit 20
-    rockpool exec list --command main.py --outcome MEMORY_LIMIT --json | jq -r '.[].id'`
-}
-
 // Run lists executions.
-func (c *execList) Run(s Streams) error {
+func (c *execList) Run(ctx context.Context, s Streams, server client.Sender) error {
 	if c.Limit < 0 {
 		return fmt.Errorf("--limit is %d, but must be 0 or more", c.Limit)
-	}
-	ctx, stop := Stoppable()
-	defer stop()
-	server, err := c.Patient()
-	if err != nil {
-		return err
 	}
 	all, err := c.executions(ctx, server, search{c.State, c.Outcome, c.Failed, c.Limit})
 	if err != nil {
@@ -124,20 +97,6 @@ type execFollow struct {
 	FromStart bool   `default:"true" negatable:"" help:"Print the earlier output first; with --no-from-start only new output."`
 	Events    bool   `name:"json" help:"Print the events as JSON, one object per line, with the API's names."`
 	Raw       bool   `help:"Print control characters as they are also on a terminal: the program's output then controls it."`
-}
-
-// Help returns the description and examples for --help.
-func (execFollow) Help() string {
-	return `Any number of clients can follow an execution at any time. Leaving doesn't cancel it. If the connection breaks, the
-command reconnects and continues where it stopped: no byte is lost or repeated.
-
-    rockpool exec follow "$id"
-    rockpool exec follow "$id" --no-from-start --json
-
-On a terminal, control characters other than colours are shown as escapes, such as \x1b. --raw prints them as they
-are, as in a file or a pipe. Use it only for a program that you trust.
-
-The exit codes are those of rockpool run: the program's own, 128+N, 124 to 127 or 130.`
 }
 
 // Run follows an execution.

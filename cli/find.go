@@ -22,34 +22,15 @@ type runnerFind struct {
 	Place      string `arg:"" name:"runner[:path]" complete:"runner" help:"The runner; with a path, a directory there. Default: /workspace."`
 }
 
-// Help returns the description and examples for --help.
-func (runnerFind) Help() string {
-	return `Searches inside the runner. It doesn't follow links and skips binary files. A search ends after 1000 matches, 65536
-entries, 64 MiB of file contents, or 5 seconds. If it ends early, stderr says so.
-
-    rockpool runner find "$id" --name '*.py'
-    rockpool runner find "$id" --containing main
-    rockpool runner find "$id:/tmp" --name '*.log' --containing error
-
-Exit codes:
-    0    at least one match
-    1    no match
-    125  the search failed; stderr says why`
-}
-
 // codeNoMatch is the exit code of a search without a match, as in grep(1).
 const codeNoMatch = 1
 
 // Run searches files.
-func (c *runnerFind) Run(s Streams) error {
+func (c *runnerFind) Run(ctx context.Context, s Streams, server client.Sender) error {
 	ctx, stop := Stoppable()
 	defer stop()
 	if c.Name == "" && c.Containing == "" {
 		return errors.New("say what to find: give --name, --containing, or both")
-	}
-	server, err := c.Patient()
-	if err != nil {
-		return err
 	}
 	runner, dir := directory(c.Place)
 	out, err := client.SearchFiles(ctx, server, runner, optional(dir), optional(paths.Given(c.Name)), optional(c.Containing), &c.Max)
@@ -97,20 +78,6 @@ type runnerWatch struct {
 	JSON      bool   `name:"json" help:"Print one JSON object per change and line, with the API's names."`
 	Recursive bool   `short:"r" help:"Include changes in subdirectories."`
 	Place     string `arg:"" name:"runner[:path]" complete:"runner" help:"The runner; with a path, a directory there. Default: /workspace."`
-}
-
-// Help returns the description and examples for --help.
-func (runnerWatch) Help() string {
-	return `Prints CREATED, CHANGED or REMOVED and a path for each change, until the runner is gone or you press Ctrl-C. A
-rename is REMOVED and CREATED. The first line is BEGAN: every later change is reported. LOST means that there were
-too many changes: list the directory again. A watch doesn't count as use of the runner, so it doesn't keep it alive.
-
-    rockpool runner watch "$id" -r
-    rockpool runner watch "$id:/tmp" --json
-
-Exit codes:
-    125  the runner or the directory is gone, or the connection broke
-    130  the watch was interrupted`
 }
 
 // Run prints changes until the runner is gone or a signal arrives.

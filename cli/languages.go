@@ -15,16 +15,6 @@ type languagesCommand struct {
 	Versions bool `help:"Show the version of each language, too. The server determines it once, in a runner of the environment."`
 }
 
-// Help returns the description and examples for --help.
-func (languagesCommand) Help() string {
-	return `Lists the languages that the server can build and run, their file extensions, and the environment in which
-` + "`rockpool run FILE`" + ` runs them.
-
-    rockpool languages
-    rockpool languages --versions
-    rockpool languages --json | jq -r '.[] | select(.environmentId).id'`
-}
-
 // A listedLanguage is a language with its version.
 type listedLanguage struct {
 	client.Language
@@ -32,13 +22,7 @@ type listedLanguage struct {
 }
 
 // Run lists the languages.
-func (c *languagesCommand) Run(s Streams) error {
-	ctx, stop := Stoppable()
-	defer stop()
-	server, err := c.Patient()
-	if err != nil {
-		return err
-	}
+func (c *languagesCommand) Run(ctx context.Context, s Streams, server client.Sender) error {
 	all, err := c.list(ctx, server)
 	if err != nil {
 		return err

@@ -30,19 +30,6 @@ type execLogs struct {
 	Raw        bool      `help:"Print control characters as they are also on a terminal: the program's output then controls it."`
 }
 
-// Help returns the description and examples for --help.
-func (execLogs) Help() string {
-	return `Prints the lines of both streams to standard output and doesn't wait for more. To wait, and to copy every byte, use
-rockpool exec follow. A line's number never changes. The dashboard shows line 120 at /executions/ID#L120.
-
-On a terminal, control characters other than colours are shown as escapes, such as \x1b, and of a line that carriage
-returns overwrite, only its last state is shown. --raw prints everything as it is, as in a file or a pipe.
-
-    rockpool exec logs "$id" --last 20
-    rockpool exec logs "$id" --search error --numbers
-    rockpool exec logs "$id" --lines 120-140 --timestamps`
-}
-
 // A lineRange is a range of line numbers, both ends included; the zero value is all lines.
 type lineRange struct{ from, to int64 }
 
@@ -64,13 +51,7 @@ func (r *lineRange) UnmarshalText(text []byte) error {
 }
 
 // Run prints lines.
-func (c *execLogs) Run(s Streams) error {
-	ctx, stop := Stoppable()
-	defer stop()
-	server, err := c.Patient()
-	if err != nil {
-		return err
-	}
+func (c *execLogs) Run(ctx context.Context, s Streams, server client.Sender) error {
 	if c.Last != 0 && (c.Search != "" || c.Lines != lineRange{}) {
 		return runtime.Invalid("last", "--last can't be used with --lines or --search")
 	}

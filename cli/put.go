@@ -47,22 +47,6 @@ type envPut struct {
 	IfRevision       *int   `placeholder:"N" help:"Change it only if the stored revision is N; 0: only create."`
 }
 
-// Help returns the description and examples for --help.
-func (*envPut) Help() string {
-	return `Settings that you don't give keep their stored value; a new environment gets the default in parentheses. Flags
-take precedence over the file. An empty list in a file clears the stored list, as --no-variables and --no-ports do.
-Idle runners of the old revision are replaced; claimed runners aren't affected.
-
-    rockpool env put ruby --memory 512MB --pool-size 4 --variable LANG=C.UTF-8
-    rockpool env put python --tenant physics
-    rockpool env put -f environments.yaml
-    rockpool env show ruby -o yaml | sed 's/poolSize: 4/poolSize: 8/' | rockpool env put -f -
-
-A file has one environment per YAML document, with the names that rockpool env show prints. If the file has a
-revision and the stored one differs, nothing is changed and the error is CONFLICT. To overwrite or to recreate the
-environment, delete that line.`
-}
-
 // A shown is an environment as env show prints it: the input of a put, and fields that can't be put.
 type shown struct {
 	Input    client.PutEnvironmentInput `yaml:",inline"`

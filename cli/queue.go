@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"slices"
 	"strconv"
@@ -18,23 +19,8 @@ type queueCommand struct {
 	Tenant string `placeholder:"NAME" help:"Only claims of this tenant."`
 }
 
-// Help returns the description and examples for --help.
-func (queueCommand) Help() string {
-	return `Lists the waiting claims by environment, the next one first. A claim without a position has just arrived, or its
-tenant has reached its quota of runners. A token of a tenant sees only that tenant's claims.
-
-    rockpool queue
-    rockpool queue --env python --json | jq length`
-}
-
 // Run lists the claims that wait.
-func (c *queueCommand) Run(s Streams) error {
-	server, err := c.Patient()
-	if err != nil {
-		return err
-	}
-	ctx, stop := Stoppable()
-	defer stop()
+func (c *queueCommand) Run(ctx context.Context, s Streams, server client.Sender) error {
 	all, err := connection.Pages(func(after *string) ([]client.WaitingClaim, client.PageInfo, error) {
 		out, err := client.GetWaitingClaims(ctx, server, optional(c.Tenant), optional(c.Env), connection.PageSize, after)
 		if err != nil {

@@ -47,61 +47,6 @@ func (c *runCommand) Validate() error {
 
 func (c *runCommand) takeProgram(words []string) { c.program = words }
 
-// Help returns the description and examples for rockpool run --help.
-func (*runCommand) Help() string {
-	return `Claims a runner (waits up to 30 s for one), uploads the files to its workspace, runs the program and releases the
-runner. Copies the program's output to stdout and stderr byte for byte.
-
-Give a file, or the command to run after --:
-
-    rockpool run hello.py
-    rockpool run hello.c one two
-    rockpool run --env science --label user=ada hello.py
-    rockpool run --env python --file tests.py hello.py -- python3 -m unittest tests
-    rockpool run --variable LEVEL=2 --variable DEBUG= hello.py
-    seq 10 | rockpool run --env shell --stdin -- sort -rn
-    rockpool run --env python --tty -- python3 -i
-    rockpool run --cases tests main.c
-    rockpool run --env c --build 'make main' --cases tests --file main.c --file Makefile -- ./main
-
-Without --env, the program runs in the environment that serves the language of the file; ` + "`rockpool languages`" + `
-lists them. A compiler's output goes to stderr. If the compiler fails, its exit code is the command's.
-
-With --cases, the program runs once for each case in a directory, after --build, if you give that. The files of one
-name are a case: 1.in is its standard input, 1.args its arguments (one per line), and 1.out the expected output. The
-server compares it with the program's output. By default, white space at line ends and empty lines at the end don't
-count; see --compare. The time limit applies to each case separately. The command prints one line per case; the
-output of the build goes to stderr. With --json it also prints what the cases printed, up to 2 MiB of all together;
-"truncated" marks cases that lack some, and rockpool exec logs prints all of it.
-
-A program that you run may control your terminal, as if it ran on this machine. rockpool exec logs and exec follow
-show the control characters of other people's programs.
-
-With --tty, every key goes to the program: Ctrl-C interrupts it as on any terminal, and the size of its terminal
-follows yours. Without --tty, Ctrl-C cancels the program and releases its runner. A second Ctrl-C ends the command
-immediately. The command renews the program's lease while it lives. If it is killed, or its machine goes away, the
-server cancels the program within a minute, and releases the runner after another one. If the reader of the output
-goes away, as with | head, the program is cancelled at its next output, and the exit code is 141.
-
-On a terminal, or with ROCKPOOL_HINTS=1, a line on stderr says what a failed program seems to lack: an interpreter,
-a module, or the network. This changes neither output nor exit code.
-
-If you give neither a server nor a token, and no server listens at http://127.0.0.1:8080, the command starts a
-temporary server and removes it afterwards. That takes some tenths of a second more for each run. The temporary
-server runs only the languages that are installed on this machine. Without root, it prints which limits its runner
-lacks, such as the memory limit.
-
-Exit codes (with --cases: 1 if a case or the build failed):
-    the program's own, if it exited
-    128+N  the program was ended by signal N
-    124    the program exceeded a limit: time, CPU, memory, processes or output; stderr says which
-    125    Rockpool failed: no server, no runner, the runner is gone
-    126    the command can't be executed: it isn't a program, or lacks the permission
-    127    the command doesn't exist
-    130    the program was cancelled, by Ctrl-C, a hang-up or another caller
-    2      the command line is invalid, a file is missing or too large`
-}
-
 // Private starts temporary servers, each for a single command.
 type Private struct {
 	// Use starts a server, calls use with a client of it, and stops the server. It returns the

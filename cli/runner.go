@@ -24,19 +24,6 @@ type runnerCommands struct {
 	Watch   runnerWatch   `cmd:"" help:"Watch a runner's files and print each change."`
 }
 
-// Help returns the description and examples for rockpool runner --help.
-func (runnerCommands) Help() string {
-	return `Examples:
-
-    id=$(rockpool runner claim python)
-    rockpool runner cp project "$id:" -r
-    rockpool runner exec "$id" -- make test
-    rockpool runner shell "$id"
-    rockpool runner cp "$id:result.txt" .
-    rockpool runner find "$id" --name '*.py' --containing main
-    rockpool runner release "$id"`
-}
-
 type runnerList struct {
 	connection.Flags
 	output.Format
@@ -45,24 +32,8 @@ type runnerList struct {
 	Label []string              `placeholder:"NAME=VALUE" sep:"none" help:"Only runners whose claim has this label; NAME alone: with any value. Can be given more than once: all must match."`
 }
 
-// Help returns the description and examples for --help.
-func (runnerList) Help() string {
-	return `Examples:
-
-    rockpool runner list
-    rockpool runner list --env python --state CLAIMED
-    rockpool runner list --label user=ada
-    rockpool runner list --json | jq -r '.[] | select(.state == "IDLE") | .id'`
-}
-
 // Run lists runners.
-func (c *runnerList) Run(s Streams) error {
-	ctx, stop := Stoppable()
-	defer stop()
-	server, err := c.Patient()
-	if err != nil {
-		return err
-	}
+func (c *runnerList) Run(ctx context.Context, s Streams, server client.Sender) error {
 	wanted, err := labelFilters(c.Label)
 	if err != nil {
 		return err
@@ -112,16 +83,6 @@ type runnerClaim struct {
 	Label   []string       `placeholder:"NAME=VALUE" sep:"none" help:"Label of the claim, for searches. Can be given more than once."`
 	Key     string         `xor:"session" placeholder:"TEXT" help:"Idempotency key: repeating the command with the same key returns the same runner."`
 	Holder  *string        `xor:"session" placeholder:"TEXT" help:"Holder: the same holder gets the same runner while it exists, then a new one."`
-}
-
-// Help returns the description and examples for --help.
-func (runnerClaim) Help() string {
-	return `Examples:
-
-    id=$(rockpool runner claim python --timeout 1h --label user=ada)
-    id=$(rockpool runner claim python --holder ada/exercise-3)
-    ticket=$(rockpool runner claim python --ticket)
-    id=$(rockpool ticket watch "$ticket")`
 }
 
 // Run claims a runner.
@@ -204,20 +165,9 @@ type runnerRelease struct {
 	IDs []string `arg:"" name:"runner" complete:"runner" help:"Ids of the runners."`
 }
 
-// Help returns the description and examples for --help.
-func (runnerRelease) Help() string {
-	return `If a runner doesn't exist or is gone, the exit code is 125; the others are released.
-
-    rockpool runner release "$id"`
-}
-
 // Run releases runners.
-func (c *runnerRelease) Run(s Streams) error {
-	server, err := c.Patient()
-	if err != nil {
-		return err
-	}
-	return each(s, c.Format, c.IDs, "released", "doesn't exist, or isn't claimed any longer", func(ctx context.Context, id string) (bool, error) {
+func (c *runnerRelease) Run(ctx context.Context, s Streams, server client.Sender) error {
+	return each(ctx, s, c.Format, c.IDs, "released", "doesn't exist, or isn't claimed any longer", func(ctx context.Context, id string) (bool, error) {
 		out, err := client.ReleaseRunner(ctx, server, id)
 		return err == nil && out.ReleaseRunner.Released, err
 	})

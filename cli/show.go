@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -17,22 +18,8 @@ type execShow struct {
 	ID string `arg:"" name:"execution" complete:"execution" help:"Id of the execution."`
 }
 
-// Help returns the description and examples for --help.
-func (execShow) Help() string {
-	return `Shows all data of an execution except its output, which rockpool exec logs and rockpool exec follow print.
-
-    rockpool exec show "$id"
-    rockpool exec show "$id" --json | jq .usage.peakMemory`
-}
-
 // Run shows an execution.
-func (c *execShow) Run(s Streams) error {
-	ctx, stop := Stoppable()
-	defer stop()
-	server, err := c.Patient()
-	if err != nil {
-		return err
-	}
+func (c *execShow) Run(ctx context.Context, s Streams, server client.Sender) error {
 	out, err := client.GetExecution(ctx, server, c.ID)
 	if err != nil {
 		return err

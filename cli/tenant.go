@@ -16,35 +16,13 @@ type tenantCommands struct {
 	Delete tenantDelete `cmd:"" help:"Delete tenants that have no environments, and revoke their tokens."`
 }
 
-// Help returns the description and examples for rockpool tenant --help.
-func (tenantCommands) Help() string {
-	return `A tenant is a group of callers. They see and use only their own environments, runners and executions.
-
-    rockpool tenant put physics --runners 20 --claims-per-minute 300
-    rockpool token create codeocean --role CLIENT --tenant physics`
-}
-
 type tenantList struct {
 	connection.Flags
 	output.Format
 }
 
-// Help returns the description and examples for --help.
-func (tenantList) Help() string {
-	return `Examples:
-
-    rockpool tenant list
-    rockpool tenant list --json | jq '.[] | {id, use}'`
-}
-
 // Run lists the tenants.
-func (c *tenantList) Run(s Streams) error {
-	ctx, stop := Stoppable()
-	defer stop()
-	server, err := c.Patient()
-	if err != nil {
-		return err
-	}
+func (c *tenantList) Run(ctx context.Context, s Streams, server client.Sender) error {
 	out, err := client.GetTenants(ctx, server)
 	if err != nil {
 		return err
@@ -87,23 +65,8 @@ type tenantPut struct {
 	CPUMHz            *int64 `name:"cpu-mhz" placeholder:"N" help:"Quota: CPU in MHz that pools and held runners reserve."`
 }
 
-// Help returns the description and examples for --help.
-func (tenantPut) Help() string {
-	return `Examples:
-
-    rockpool tenant put physics --runners 20 --claims-per-minute 300 --weight 2
-    rockpool tenant put physics --pool-runners 10 --memory-mib 8192
-    rockpool tenant put physics --no-quotas`
-}
-
 // Run puts a tenant.
-func (c *tenantPut) Run(s Streams) error {
-	ctx, stop := Stoppable()
-	defer stop()
-	server, err := c.Patient()
-	if err != nil {
-		return err
-	}
+func (c *tenantPut) Run(ctx context.Context, s Streams, server client.Sender) error {
 	stored, err := client.GetTenants(ctx, server)
 	if err != nil {
 		return err
@@ -149,21 +112,9 @@ type tenantDelete struct {
 	IDs []string `arg:"" name:"tenant" help:"Names of the tenants."`
 }
 
-// Help returns the description and examples for --help.
-func (tenantDelete) Help() string {
-	return `Output of the tenants' executions is kept as long as other output. If a tenant doesn't exist, the exit code is 125;
-the others are deleted.
-
-    rockpool tenant delete physics`
-}
-
 // Run deletes tenants.
-func (c *tenantDelete) Run(s Streams) error {
-	server, err := c.Patient()
-	if err != nil {
-		return err
-	}
-	return each(s, c.Format, c.IDs, "deleted", "doesn't exist", func(ctx context.Context, id string) (bool, error) {
+func (c *tenantDelete) Run(ctx context.Context, s Streams, server client.Sender) error {
+	return each(ctx, s, c.Format, c.IDs, "deleted", "doesn't exist", func(ctx context.Context, id string) (bool, error) {
 		out, err := client.DeleteTenant(ctx, server, id)
 		return err == nil && out.DeleteTenant.Deleted, err
 	})

@@ -18,39 +18,14 @@ type ticketCommands struct {
 	Cancel ticketCancel `cmd:"" help:"Cancel waiting tickets."`
 }
 
-// Help returns the description and examples for rockpool ticket --help.
-func (ticketCommands) Help() string {
-	return `A ticket is a claim that waits in the background. The server cancels it unless it is shown or watched at least every
-30 seconds. Tickets don't survive a restart of the server: claim again with the same --key.
-
-    ticket=$(rockpool runner claim python --ticket)
-    rockpool ticket show "$ticket"
-    id=$(rockpool ticket watch "$ticket")
-    rockpool ticket cancel "$ticket"`
-}
-
 type ticketShow struct {
 	connection.Flags
 	output.Format
 	ID string `arg:"" name:"ticket" help:"Id of the ticket, as rockpool runner claim --ticket prints it."`
 }
 
-// Help returns the description and examples for --help.
-func (ticketShow) Help() string {
-	return `Shows a ticket. This keeps it for another 30 seconds.
-
-    rockpool ticket show "$ticket"
-    rockpool ticket show "$ticket" --json | jq .position`
-}
-
 // Run shows a ticket.
-func (c *ticketShow) Run(s Streams) error {
-	ctx, stop := Stoppable()
-	defer stop()
-	server, err := c.Patient()
-	if err != nil {
-		return err
-	}
+func (c *ticketShow) Run(ctx context.Context, s Streams, server client.Sender) error {
 	out, err := client.GetTicket(ctx, server, c.ID)
 	if err != nil {
 		return err
@@ -113,30 +88,11 @@ type ticketWatch struct {
 	ID   string `arg:"" name:"ticket" help:"Id of the ticket, as rockpool runner claim --ticket prints it."`
 }
 
-// Help returns the description and examples for --help.
-func (ticketWatch) Help() string {
-	return `Waits until the ticket has a runner, then prints the runner's id. Meanwhile it shows position and estimated wait on
-stderr. The server cancels the ticket 30 seconds after the last command that shows or watches it.
-
-    id=$(rockpool ticket watch "$ticket")
-
-Exit codes:
-    0    the ticket has its runner
-    125  the ticket ended without a runner, or doesn't exist
-    130  watching was interrupted`
-}
-
 // watchEvery is the interval at which ticket watch polls the server.
 const watchEvery = 500 * time.Millisecond
 
 // Run watches a ticket until it has its runner.
-func (c *ticketWatch) Run(s Streams) error {
-	ctx, stop := Stoppable()
-	defer stop()
-	server, err := c.Patient()
-	if err != nil {
-		return err
-	}
+func (c *ticketWatch) Run(ctx context.Context, s Streams, server client.Sender) error {
 	again := time.NewTicker(watchEvery)
 	defer again.Stop()
 	w := ticketView{out: s.Out, json: c.JSON, status: newStatus(s.Err)}
@@ -233,22 +189,9 @@ type ticketCancel struct {
 	IDs []string `arg:"" name:"ticket" help:"Ids of the tickets."`
 }
 
-// Help returns the description and examples for --help.
-func (ticketCancel) Help() string {
-	return `Cancels tickets. If a ticket has a runner that no response has named yet, the runner is released. A ticket that has
-already ended isn't an error. A ticket whose runner was named in a response is an error; the other tickets are still
-cancelled.
-
-    rockpool ticket cancel "$ticket"`
-}
-
 // Run cancels tickets.
-func (c *ticketCancel) Run(s Streams) error {
-	server, err := c.Patient()
-	if err != nil {
-		return err
-	}
-	return each(s, c.Format, c.IDs, "cancelled", "has already ended", func(ctx context.Context, id string) (bool, error) {
+func (c *ticketCancel) Run(ctx context.Context, s Streams, server client.Sender) error {
+	return each(ctx, s, c.Format, c.IDs, "cancelled", "has already ended", func(ctx context.Context, id string) (bool, error) {
 		out, err := client.CancelTicket(ctx, server, id)
 		if err != nil {
 			return false, err

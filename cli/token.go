@@ -20,24 +20,6 @@ type tokenCommands struct {
 	Grant  tokenGrant  `cmd:"" help:"Create a grant: short-lived rights to one execution or runner, for example for a browser."`
 }
 
-// Help returns the description and examples for rockpool token --help.
-func (tokenCommands) Help() string {
-	return `Each role includes the rights of the roles above it:
-
-    OBSERVER    reads the data of its tenant
-    CLIENT      claims and uses runners, creates grants
-    OPERATOR    puts and deletes environments
-    ADMIN       manages tokens; for all tenants also tenants and the server
-
-Examples:
-
-    (umask 077; rockpool token create admin --role ADMIN > admin.token)
-    export ROCKPOOL_TOKEN_FILE=admin.token
-    rockpool token create codeocean --role CLIENT --tenant physics --expires 2160h
-    rockpool token list
-    rockpool token revoke 019b…`
-}
-
 type tokenCreate struct {
 	connection.Flags
 	JSON    bool          `name:"json" help:"Print the token and its secret as JSON, with the API's names, instead of the secret."`
@@ -45,17 +27,6 @@ type tokenCreate struct {
 	Role    string        `required:"" enum:"OBSERVER,CLIENT,OPERATOR,ADMIN" placeholder:"ROLE" help:"OBSERVER, CLIENT, OPERATOR or ADMIN."`
 	Tenant  string        `placeholder:"NAME" help:"Tenant of the token. Default: your tenant; if you act for all tenants: all (a CLIENT needs a tenant)."`
 	Expires time.Duration `default:"0s" from:"0" to:"87600h" placeholder:"TIME" help:"Lifetime, up to 87600h; 0: no expiry. (${default})"`
-}
-
-// Help returns the description and examples for --help.
-func (tokenCreate) Help() string {
-	return `Prints the token. It can't be shown again: the server keeps only a hash.
-
-The first token of a server must have the role ADMIN, for all tenants and without --expires. After that, the server
-requires a token for every request.
-
-    rockpool token create admin --role ADMIN > admin.token
-    rockpool token create ci --role OPERATOR --tenant physics --expires 720h`
 }
 
 // Run creates a token. It doesn't retry after a broken connection: that could create two tokens.
@@ -99,22 +70,8 @@ type tokenList struct {
 	Sessions bool `help:"Also list sessions: the tokens of browsers that signed in."`
 }
 
-// Help returns the description and examples for --help.
-func (tokenList) Help() string {
-	return `Examples:
-
-    rockpool token list
-    rockpool token list --json | jq -r '.[] | select(.lastUsedAt == null) | .id'`
-}
-
 // Run lists the tokens.
-func (c *tokenList) Run(s Streams) error {
-	ctx, stop := Stoppable()
-	defer stop()
-	server, err := c.Patient()
-	if err != nil {
-		return err
-	}
+func (c *tokenList) Run(ctx context.Context, s Streams, server client.Sender) error {
 	out, err := client.GetTokens(ctx, server, &c.Sessions)
 	if err != nil {
 		return err
@@ -140,27 +97,9 @@ type tokenRevoke struct {
 	AlsoMade bool     `help:"Also revoke all tokens that were created with them, directly or indirectly: use it when a token leaked."`
 }
 
-// Help returns the description and examples for --help.
-func (tokenRevoke) Help() string {
-	return `The server refuses a revoked token immediately, and ends its subscriptions and grants. If a token had already ended,
-the exit code is 125; the others are revoked.
-
-Tokens that were created with a revoked token stay valid. If a token leaked, revoke those as well:
-
-    rockpool token revoke 019b2f3e-…
-    rockpool token revoke 019b2f3e-… --also-made
-
-If the token of rockpool serve --token-file leaked, start the server with another one. Then revoke the tokens that
-were created with the old one: its id begins with file-, and is in the column MADE BY of rockpool token list.`
-}
-
 // Run revokes tokens.
-func (c *tokenRevoke) Run(s Streams) error {
-	server, err := c.Patient()
-	if err != nil {
-		return err
-	}
-	return each(s, c.Format, c.IDs, "revoked", "has already ended", func(ctx context.Context, id string) (bool, error) {
+func (c *tokenRevoke) Run(ctx context.Context, s Streams, server client.Sender) error {
+	return each(ctx, s, c.Format, c.IDs, "revoked", "has already ended", func(ctx context.Context, id string) (bool, error) {
 		out, err := client.RevokeToken(ctx, server, id, &c.AlsoMade)
 		if err != nil {
 			return false, explainID(ctx, server, id, err)
@@ -199,36 +138,13 @@ type tokenGrant struct {
 	Expires   time.Duration `default:"1h" from:"1s" to:"720h" placeholder:"TIME" help:"Lifetime, 1s to 720h. (${default})"`
 }
 
-// Help returns the description and examples for --help.
-func (tokenGrant) Help() string {
-	return `Prints a grant. Use it in place of a token; it allows only the rights given here. It ends when it expires, when its
-object is gone, or when the token that created it ends. Give either --execution or --runner.
-
-    WATCH        reads an execution: follows it, reads and downloads its output
-    STDIN        writes an execution's standard input and resizes its terminal
-    CANCEL       cancels an execution and sends it signals
-    FILES_READ   lists, searches, reads and downloads a runner's files, and follows their changes
-    FILES_WRITE  writes, uploads, moves and deletes a runner's files; it can't list or read them
-    EXECUTE      starts executions in a runner, but no privileged ones, and renews its claim
-
-Examples:
-
-    rockpool token grant --execution 019b…
-    rockpool token grant --runner 019b… --right FILES_READ --right WATCH --expires 15m`
-}
-
 // Run creates a grant.
-func (c *tokenGrant) Run(s Streams) error {
-	ctx, stop := Stoppable()
-	defer stop()
-	server, err := c.Patient()
-	if err != nil {
-		return err
-	}
+func (c *tokenGrant) Run(ctx context.Context, s Streams, server client.Sender) error {
 	in := client.CreateGrantInput{ExecutionId: optional(c.Execution), RunnerId: optional(c.Runner)}
 	for _, right := range c.Right {
 		in.Rights = append(in.Rights, client.GrantRight(strings.ToUpper(right)))
 	}
+	var err error
 	if in.ExpiresIn, err = lifetime("--expires", c.Expires); err != nil {
 		return err
 	}

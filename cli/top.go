@@ -21,26 +21,8 @@ type topCommand struct {
 	Once bool   `help:"Print one table and exit. This is the default with --json and without a terminal."`
 }
 
-// Help returns the description and examples for --help.
-func (topCommand) Help() string {
-	return `Shows the running executions and their resource use, once a second: elapsed time, CPU time in percent of one CPU,
-memory and processes with the limits of the runner, and bytes printed. Press q or Ctrl-C to exit. "-" means unknown,
-for example because an agent doesn't respond.
-
-    rockpool top
-    rockpool top --env python --sort memory
-    rockpool top --once
-    rockpool top --json | jq -r '.[] | select(.usageNow.memory > 1e8) | .id'`
-}
-
 // Run shows the running executions.
-func (c *topCommand) Run(s Streams) error {
-	ctx, stop := Stoppable()
-	defer stop()
-	server, err := c.Patient()
-	if err != nil {
-		return err
-	}
+func (c *topCommand) Run(ctx context.Context, s Streams, server client.Sender) error {
 	view := &top.View{Sort: c.Sort}
 	all, table, err := c.fetch(ctx, server, view)
 	if err != nil {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"strings"
 
 	"github.com/rockpool/rockpool/cli/connection"
@@ -14,22 +15,8 @@ type whoamiCommand struct {
 	output.Format
 }
 
-// Help returns the description and examples for --help.
-func (whoamiCommand) Help() string {
-	return `Shows the token or grant that you use, its role and its tenant, as the server sees them.
-
-    rockpool whoami
-    rockpool whoami --json | jq -r .role`
-}
-
 // Run shows the caller.
-func (c *whoamiCommand) Run(s Streams) error {
-	ctx, stop := Stoppable()
-	defer stop()
-	server, err := c.Patient()
-	if err != nil {
-		return err
-	}
+func (c *whoamiCommand) Run(ctx context.Context, s Streams, server client.Sender) error {
 	out, err := client.GetCaller(ctx, server)
 	if err != nil {
 		return err

@@ -161,7 +161,7 @@ func tryNetwork(ctx context.Context, srv *server.Server) finding.Finding {
 	const environment = "doctor-network"
 	input := client.PutEnvironmentInput{
 		Id: environment, PoolSize: new(int), Network: &client.NetworkInput{Access: new(true), ExposedPorts: []int{8000}},
-		Resources: &client.ResourcesInput{MemoryMiB: pointer(doctorMemoryMiB), Processes: pointer(doctorProcesses), CpuMHz: pointer(doctorCPUMHz)},
+		Resources: &client.ResourcesInput{MemoryMiB: new(doctorMemoryMiB), Processes: new(doctorProcesses), CpuMHz: new(doctorCPUMHz)},
 	}
 	if err := client.Put(ctx, reached, input); err != nil {
 		return noNetwork(err)

@@ -57,7 +57,7 @@ func examineSandbox(ctx context.Context, settings config.Config, accepted bool, 
 	err = private.Run(ctx, settings, zap.NewNop(), say, func(ctx context.Context, srv *server.Server) error {
 		report(finding.Fine("parts", "cgroups, namespaces and the helper work; ready in %v", time.Since(began).Round(time.Millisecond)))
 		env := engine.PutEnvironmentInput{ID: "doctor", PoolSize: new(int)}
-		env.MemoryMiB, env.Processes, env.CPUMHz = pointer(doctorMemoryMiB), pointer(doctorProcesses), pointer(doctorCPUMHz)
+		env.MemoryMiB, env.Processes, env.CPUMHz = new(doctorMemoryMiB), new(doctorProcesses), new(doctorCPUMHz)
 		if _, _, err := srv.Engine.PutEnvironment(ctx, env); err != nil {
 			return err
 		}
@@ -107,9 +107,6 @@ func splitAdvice(text string) (what, advice string) {
 	return text, "programs can't run until this is fixed"
 }
 
-// pointer returns a pointer to a copy of n, as optional inputs need it.
-func pointer(n int) *int { return &n }
-
 // A patient is the runner under examination.
 type patient struct {
 	client *client.Client
@@ -122,7 +119,7 @@ type patient struct {
 // claim claims a runner and measures how long that takes. It waits up to 30 s for one.
 func (p *patient) claim(ctx context.Context, environment string) (runner string, took time.Duration, err error) {
 	began := time.Now()
-	runner, err = client.Claim(ctx, p.client, client.ClaimRunnerInput{EnvironmentId: environment, WaitFor: pointer(30)})
+	runner, err = client.Claim(ctx, p.client, client.ClaimRunnerInput{EnvironmentId: environment, WaitFor: new(30)})
 	return runner, time.Since(began), err
 }
 

@@ -54,7 +54,7 @@ func examineTier(ctx context.Context, srv *server.Server, p *patient, tier tiers
 	}
 	env := engine.PutEnvironmentInput{
 		ID: doctorTier, PoolSize: new(int), Isolation: &tier.Isolation, Runtime: &tier.Runtime,
-		MemoryMiB: pointer(doctorMemoryMiB), Processes: pointer(doctorProcesses), CPUMHz: pointer(doctorCPUMHz),
+		MemoryMiB: new(doctorMemoryMiB), Processes: new(doctorProcesses), CPUMHz: new(doctorCPUMHz),
 	}
 	if _, _, err := srv.Engine.PutEnvironment(ctx, env); err != nil {
 		return finding.Warning(name, advice, "%v", err)
