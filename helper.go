@@ -14,7 +14,7 @@ import (
 	"syscall"
 
 	"github.com/rockpool/rockpool/agent/embedded"
-	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/local/image"
 	"github.com/rockpool/rockpool/local/sandbox"
@@ -56,7 +56,7 @@ type imageWorkerCommand struct {
 }
 
 // Run works until stdin, a connection to the server, is closed.
-func (c imageWorkerCommand) Run(cli.Streams) error {
+func (c imageWorkerCommand) Run(command.Streams) error {
 	if c.AwaitUsers {
 		if err := launch.BecomeOwner(); err != nil {
 			return err
@@ -70,7 +70,7 @@ func (c imageWorkerCommand) Run(cli.Streams) error {
 }
 
 // Run installs the helper's parts, and executes rockpool-sandbox in place of this program.
-func (c *helperCommand) Run(cli.Streams) error {
+func (c *helperCommand) Run(command.Streams) error {
 	helps, err := c.daemon()
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 	"github.com/alecthomas/kong"
 	"go.uber.org/zap"
 
-	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/server"
 )
@@ -71,7 +71,7 @@ func (c *serveCommand) BeforeResolve(parsed *kong.Context) error {
 }
 
 // Run serves until a signal.
-func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
+func (c *serveCommand) Run(s command.Streams, selected *kong.Context) error {
 	if err := c.Check(); err != nil {
 		var wrong *config.Error
 		if errors.As(err, &wrong) {
@@ -89,7 +89,7 @@ func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
 		logger.Info("settings were read", zap.String("file", c.settings.Path), zap.Int("settings", c.settings.Len()))
 	}
 
-	ctx, stop := stopOnSignals(context.Background(), s, c.StopWithin, cli.SignalsApart, leftover(c.OnStop))
+	ctx, stop := stopOnSignals(context.Background(), s, c.StopWithin, command.SignalsApart, leftover(c.OnStop))
 	defer stop()
 	if c.EndWithStdin {
 		go func() { // never waited for: a read from stdin can't be cancelled
@@ -105,13 +105,13 @@ func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
 // within is 0, the first signal ends the program immediately, and nothing is stopped. A service of systemd
 // has no terminal that could close, and ignores SIGHUP. A log that nobody reads doesn't end the program.
 // The returned function ends the watch, and waits for its goroutine.
-func stopOnSignals(parent context.Context, s cli.Streams, within, apart time.Duration, left string) (context.Context, func()) {
+func stopOnSignals(parent context.Context, s command.Streams, within, apart time.Duration, left string) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	// Notify drops a signal if the channel is full. Programs would inherit signal.Ignore.
 	signals, ignored := make(chan os.Signal, 2), make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	signal.Notify(ignored, syscall.SIGPIPE)
-	if stops := cli.StopSignals(); isService() {
+	if stops := command.StopSignals(); isService() {
 		signal.Notify(ignored, syscall.SIGHUP)
 	} else if len(stops) > 0 {
 		signal.Notify(signals, stops...)
@@ -143,7 +143,7 @@ func stopOnSignals(parent context.Context, s cli.Streams, within, apart time.Dur
 			}
 		}
 		_, _ = fmt.Fprintf(s.Err, "rockpool: %s; %s\n", why, left)
-		os.Exit(cli.CodeOurs)
+		os.Exit(command.CodeOurs)
 	})
 	return ctx, func() {
 		signal.Stop(signals)

@@ -10,14 +10,14 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
 )
 
 type execCancel struct {
-	connection.Flags
+	command.Flags
 	output.Format
 	searchFlags
 	DryRun bool     `help:"List the matching executions without cancelling them."`
@@ -54,7 +54,7 @@ type cancelled struct {
 }
 
 // Run cancels executions.
-func (c *execCancel) Run(ctx context.Context, s Streams, server client.Sender) error {
+func (c *execCancel) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	all := []cancelled{} // an empty list isn't null
 	for _, id := range c.IDs {
 		all = append(all, cancelled{ID: id})
@@ -71,7 +71,7 @@ func (c *execCancel) Run(ctx context.Context, s Streams, server client.Sender) e
 			return err
 		}
 		for _, x := range found {
-			all = append(all, cancelled{ID: x.Id, batch: text(x.BatchId)})
+			all = append(all, cancelled{ID: x.Id, batch: command.Text(x.BatchId)})
 		}
 	}
 	cancelAll(ctx, server, all)
@@ -80,7 +80,7 @@ func (c *execCancel) Run(ctx context.Context, s Streams, server client.Sender) e
 
 // confirm asks the user before it cancels several executions. Without a terminal, or with --yes, it
 // only prints the count.
-func (c *execCancel) confirm(ctx context.Context, s Streams, count int) error {
+func (c *execCancel) confirm(ctx context.Context, s command.Streams, count int) error {
 	if count < 2 {
 		return nil
 	}
@@ -106,7 +106,7 @@ func (c *execCancel) confirm(ctx context.Context, s Streams, count int) error {
 		_, _ = fmt.Fprintln(s.Err)
 	}
 	_, _ = fmt.Fprintln(s.Err, "rockpool: nothing was cancelled")
-	return ExitError(CodeInterrupted)
+	return command.ExitError(command.CodeInterrupted)
 }
 
 // cancelAll cancels executions concurrently and waits for all of them. It fills in the results in
@@ -151,7 +151,7 @@ func (x *cancelled) cancel(ctx context.Context, server client.Sender) {
 }
 
 // report prints all results and returns the errors joined.
-func (c *execCancel) report(s Streams, all []cancelled) error {
+func (c *execCancel) report(s command.Streams, all []cancelled) error {
 	t := output.Table{Head: []string{"EXECUTION", "CANCELLED", "HOW IT ENDED"}}
 	var failed []error
 	done := 0

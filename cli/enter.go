@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/terminal"
 	"github.com/rockpool/rockpool/runtime"
 )
 
 type runnerExec struct {
-	connection.Flags
+	command.Flags
 	ID        string   `arg:"" name:"runner" complete:"runner" help:"Id of a claimed runner."`
 	Stdin     bool     `help:"Pass standard input to the command; without it, the command's input is empty."`
 	TimeLimit *int     `type:"time" from:"0" to:"86400" placeholder:"TIME" help:"Time limit of the command, 0 to 1d; 0: no limit. (the environment's)"`
@@ -22,17 +22,17 @@ type runnerExec struct {
 func (c *runnerExec) takeProgram(words []string) { c.program = words }
 
 // Run runs the command.
-func (c *runnerExec) Run(s Streams) error {
+func (c *runnerExec) Run(s command.Streams) error {
 	if len(c.program) == 0 {
-		return mistake{errors.New("no command is given: add one after --")}
+		return command.UsageError{Err: errors.New("no command is given: add one after --")}
 	}
 	labels, err := labelInputs(c.Label)
 	if err != nil {
-		return mistake{err}
+		return command.UsageError{Err: err}
 	}
 	variables, err := variableInputs(c.Variable)
 	if err != nil {
-		return mistake{err}
+		return command.UsageError{Err: err}
 	}
 	server, err := c.Client()
 	if err != nil {
@@ -41,13 +41,13 @@ func (c *runnerExec) Run(s Streams) error {
 	j := newJob(s, server)
 	j.Variables = variables
 	j.Runner, j.Command, j.TimeLimit, j.Stdin, j.Labels = c.ID, c.program, c.TimeLimit, c.Stdin, labels
-	ctx, stop := runnable()
+	ctx, stop := command.Runnable()
 	defer stop()
 	return runJob(ctx, j)
 }
 
 type runnerShell struct {
-	connection.Flags
+	command.Flags
 	ID      string `arg:"" optional:"" name:"runner" complete:"runner" help:"Id of a claimed runner."`
 	Env     string `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Claim a runner of this environment, and release it when the shell ends."`
 	program []string
@@ -60,9 +60,9 @@ func (c *runnerShell) takeProgram(words []string) { c.program = words }
 const anyShell = `if command -v bash >/dev/null; then exec bash -i 2>&1; else exec sh -i 2>&1; fi`
 
 // Run opens a shell.
-func (c *runnerShell) Run(s Streams) error {
+func (c *runnerShell) Run(s command.Streams) error {
 	if (c.ID == "") == (c.Env == "") {
-		return mistake{errors.New("give either the id of a runner or an environment with --env")}
+		return command.UsageError{Err: errors.New("give either the id of a runner or an environment with --env")}
 	}
 	server, err := c.Client()
 	if err != nil {
@@ -72,12 +72,12 @@ func (c *runnerShell) Run(s Streams) error {
 	j := newJob(s, server)
 	j.Runner, j.Environment, j.TimeLimit, j.Command = c.ID, c.Env, &unlimited, c.program
 	if j.Terminal, err = terminal.Open(s.In, s.Out, s.Err); err != nil {
-		return mistake{c.withoutTerminal()}
+		return command.UsageError{Err: c.withoutTerminal()}
 	}
 	if len(c.program) == 0 {
 		j.Command, j.CommandLine = []string{"sh", "-c", anyShell}, "shell"
 	}
-	ctx, stop := runnable()
+	ctx, stop := command.Runnable()
 	defer stop()
 	return runJob(ctx, j)
 }

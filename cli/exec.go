@@ -3,10 +3,11 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/execution"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
@@ -22,7 +23,7 @@ type execCommands struct {
 }
 
 type execList struct {
-	connection.Flags
+	command.Flags
 	output.Format
 	searchFlags
 	State   []runtime.ExecutionState `placeholder:"STATE" enum:"PENDING,RUNNING,FINISHED" help:"Only executions in this state: ${enum}. Can be given more than once."`
@@ -32,7 +33,7 @@ type execList struct {
 }
 
 // Run lists executions.
-func (c *execList) Run(ctx context.Context, s Streams, server client.Sender) error {
+func (c *execList) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	if c.Limit < 0 {
 		return fmt.Errorf("--limit is %d, but must be 0 or more", c.Limit)
 	}
@@ -70,7 +71,7 @@ func state(state runtime.ExecutionState, outcome *runtime.Outcome, exitCode *int
 	case exitCode != nil:
 		return fmt.Sprintf("%s %d", *outcome, *exitCode)
 	default:
-		return strings.TrimSpace(string(*outcome) + " " + text(signal))
+		return strings.TrimSpace(string(*outcome) + " " + command.Text(signal))
 	}
 }
 
@@ -92,7 +93,7 @@ func short(line string) string {
 }
 
 type execFollow struct {
-	connection.Flags
+	command.Flags
 	ID        string `arg:"" name:"execution" complete:"execution" help:"Id of the execution."`
 	FromStart bool   `default:"true" negatable:"" help:"Print the earlier output first; with --no-from-start only new output."`
 	Events    bool   `name:"json" help:"Print the events as JSON, one object per line, with the API's names."`
@@ -100,8 +101,8 @@ type execFollow struct {
 }
 
 // Run follows an execution.
-func (c *execFollow) Run(s Streams) error {
-	ctx, stop := Stoppable()
+func (c *execFollow) Run(s command.Streams) error {
+	ctx, stop := command.Stoppable()
 	defer stop()
 	server, err := c.Client()
 	if err != nil {
@@ -112,7 +113,7 @@ func (c *execFollow) Run(s Streams) error {
 	defer errs.Close()
 	f := &execution.Follower{Out: out, Err: errs, Client: server, Execution: c.ID, Events: c.Events}
 	// Fail immediately if the execution doesn't exist.
-	patient := connection.Patient(server, connection.Patience)
+	patient := command.Patient(server, command.Patience)
 	if _, err := client.GetEnding(ctx, patient, c.ID, 0); err != nil {
 		return err
 	}
@@ -124,15 +125,15 @@ func (c *execFollow) Run(s Streams) error {
 	ended, err := f.Follow(ctx)
 	switch {
 	case ctx.Err() != nil:
-		return ExitError(CodeInterrupted)
+		return command.ExitError(command.CodeInterrupted)
 	case err != nil:
 		return err
 	}
-	code, words := exitCode(ended)
+	code, words := command.CodeOf(ended)
 	if words != "" {
 		f.Report("%s", words)
 	}
-	return ExitError(code)
+	return command.ExitError(code)
 }
 
 // latest returns the cursor after the output so far.
@@ -147,4 +148,81 @@ func latest(ctx context.Context, c client.Sender, id string) (after *string, err
 			return after, nil
 		}
 	}
+}
+
+type execShow struct {
+	command.Flags
+	output.Format
+	ID string `arg:"" name:"execution" complete:"execution" help:"Id of the execution."`
+}
+
+// Run shows an execution.
+func (c *execShow) Run(ctx context.Context, s command.Streams, server client.Sender) error {
+	out, err := client.GetExecution(ctx, server, c.ID)
+	if err != nil {
+		return err
+	}
+	return c.Print(s.Out, out.Execution, executionTable(out.Execution))
+}
+
+// executionTable returns an execution as rows of name and value. Most rows without a value are left
+// out.
+func executionTable(x client.Execution) output.Table {
+	t := output.Table{Head: []string{"execution", x.Id}, Rows: [][]string{
+		{"command", x.CommandLine},
+		{"state", state(x.State, x.Outcome, x.ExitCode, x.Signal)},
+	}}
+	add := func(name, value string) {
+		if value != "" && value != "-" {
+			t.Rows = append(t.Rows, []string{name, value})
+		}
+	}
+	add("message", command.Text(x.Message))
+	add("hint", command.Text(x.Hint))
+	if c := x.Comparison; c != nil {
+		result := command.Text(c.Message)
+		switch {
+		case c.Matches == nil:
+			result = "not compared"
+		case *c.Matches:
+			result = "the output matches"
+		}
+		add("comparison", strings.ToLower(string(c.Mode))+": "+result)
+	}
+	add("labels", labelText(x.Labels))
+	add("environment", x.EnvironmentId)
+	add("tenant", x.Tenant)
+	add("runner", x.RunnerId)
+	add("batch", command.Text(x.BatchId))
+	if x.CaseIndex != nil {
+		add("case", strconv.Itoa(*x.CaseIndex))
+	}
+	add("queued", date(&x.Marks.QueuedAt))
+	add("started", date(x.Marks.StartedAt))
+	add("first output", date(x.Marks.FirstOutputAt))
+	add("finished", date(x.Marks.FinishedAt))
+	if x.StartedWarm != nil {
+		add("started warm", map[bool]string{true: "yes", false: "no: " + command.Text(x.ColdReason)}[*x.StartedWarm])
+	}
+	if u := x.Usage; u != nil {
+		milliseconds := func(n int64) string { return (time.Duration(n) * time.Millisecond).String() }
+		add("took", milliseconds(u.WallMs))
+		add("CPU", fmt.Sprintf("%s user, %s system", milliseconds(u.UserMs), milliseconds(u.SystemMs)))
+		add("peak memory", number(u.PeakMemory, "bytes"))
+		if u.PeakProcesses != nil {
+			add("peak processes", strconv.Itoa(*u.PeakProcesses))
+		}
+		add("read", number(u.BytesRead, "bytes"))
+		add("written", number(u.BytesWritten, "bytes"))
+		add("output", number(&u.OutputBytes, "bytes"))
+	}
+	return t
+}
+
+// number returns n with its unit; "" if n is unknown.
+func number(n *int64, unit string) string {
+	if n == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d %s", *n, unit)
 }

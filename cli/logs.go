@@ -10,14 +10,14 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
 )
 
 type execLogs struct {
-	connection.Flags
+	command.Flags
 	ID         string    `arg:"" name:"execution" complete:"execution" help:"Id of the execution."`
 	Lines      lineRange `placeholder:"120-140" help:"Only the lines with these numbers: 120, 120-140 or 120-."`
 	Last       int       `placeholder:"N" help:"Only the last N lines, 1 to 1000."`
@@ -51,7 +51,7 @@ func (r *lineRange) UnmarshalText(text []byte) error {
 }
 
 // Run prints lines.
-func (c *execLogs) Run(ctx context.Context, s Streams, server client.Sender) error {
+func (c *execLogs) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	if c.Last != 0 && (c.Search != "" || c.Lines != lineRange{}) {
 		return runtime.Invalid("last", "--last can't be used with --lines or --search")
 	}
@@ -64,7 +64,7 @@ func (c *execLogs) Run(ctx context.Context, s Streams, server client.Sender) err
 		from = nil
 	}
 	var last *bool
-	most := *connection.PageSize
+	most := *command.PageSize
 	if c.Last != 0 {
 		last, most = new(true), c.Last
 	}
@@ -72,7 +72,7 @@ func (c *execLogs) Run(ctx context.Context, s Streams, server client.Sender) err
 	guarded := output.Guarded(s.Out, c.Raw)
 	defer guarded.Close()
 	for {
-		out, err := client.GetLines(ctx, server, c.ID, from, last, most, stream, optional(c.Search), &c.MatchCase)
+		out, err := client.GetLines(ctx, server, c.ID, from, last, most, stream, command.Optional(c.Search), &c.MatchCase)
 		if err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func (c *execLogs) Run(ctx context.Context, s Streams, server client.Sender) err
 }
 
 // none reports that no line was printed.
-func (c *execLogs) none(ctx context.Context, s Streams, server client.Sender) error {
+func (c *execLogs) none(ctx context.Context, s command.Streams, server client.Sender) error {
 	out, err := client.GetEnding(ctx, server, c.ID, 0)
 	if err != nil {
 		return err

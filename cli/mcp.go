@@ -6,21 +6,21 @@ import (
 	"net/http"
 
 	"github.com/rockpool/rockpool/cli/bridge"
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/client"
 )
 
 type mcpCommand struct {
-	connection.Flags
+	command.Flags
 }
 
 // Run forwards messages until the agent closes stdin.
-func (c *mcpCommand) Run(s Streams, private Private) error {
+func (c *mcpCommand) Run(s command.Streams, private Private) error {
 	server, err := c.Client()
 	if err != nil {
 		return err
 	}
-	ctx, stop := Stoppable()
+	ctx, stop := command.Stoppable()
 	defer stop()
 	forward := func(ctx context.Context, server *client.Client) error {
 		send := func(ctx context.Context, method string, header http.Header, body io.Reader) (*http.Response, error) {

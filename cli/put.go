@@ -10,14 +10,14 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
 )
 
 type envPut struct {
-	connection.Flags
+	command.Flags
 	output.Format
 	ID        string             `arg:"" optional:"" name:"environment" complete:"environment" help:"Id of the environment. With --file: put only the one with this id."`
 	Filename  string             `name:"file" short:"f" placeholder:"FILE" complete:"file" help:"Read environments from a YAML or JSON file, with the API's names; -: standard input."`
@@ -55,12 +55,12 @@ type shown struct {
 }
 
 // Run puts environments.
-func (c *envPut) Run(s Streams) error {
+func (c *envPut) Run(s command.Streams) error {
 	inputs, err := c.inputs(s.In)
 	if err != nil {
 		return err
 	}
-	ctx, stop := Stoppable()
+	ctx, stop := command.Stoppable()
 	defer stop()
 	server, err := c.Client()
 	if err != nil {
@@ -70,8 +70,8 @@ func (c *envPut) Run(s Streams) error {
 	all := []client.Environment{}
 	for _, input := range inputs {
 		var out *client.PutEnvironmentResponse
-		err := reportWaiting(s.Err, subject(input), func(report func(error)) (err error) {
-			out, err = client.PutEnvironment(ctx, connection.Reporting(server, connection.Patience, report), input)
+		err := command.ReportWaiting(s.Err, subject(input), func(report func(error)) (err error) {
+			out, err = client.PutEnvironment(ctx, command.Reporting(server, command.Patience, report), input)
 			return err
 		})
 		switch {
@@ -235,4 +235,12 @@ func variableInputs(texts []string) (all []client.VariableInput, err error) {
 		all = append(all, client.VariableInput{Name: name, Value: value})
 	}
 	return all, nil
+}
+
+// subject returns in words what a put of an environment waits for.
+func subject(input client.PutEnvironmentInput) string {
+	if input.Image != nil && *input.Image != runtime.DefaultImage {
+		return "the image " + *input.Image + " from its registry"
+	}
+	return "the environment " + input.Id
 }

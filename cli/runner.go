@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rockpool/rockpool/cli/advice"
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/execution"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
@@ -25,7 +24,7 @@ type runnerCommands struct {
 }
 
 type runnerList struct {
-	connection.Flags
+	command.Flags
 	output.Format
 	Env   string                `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Only runners of this environment."`
 	State []runtime.RunnerState `placeholder:"STATE" enum:"STARTING,IDLE,CLAIMING,CLAIMED,STOPPING,GONE" help:"Only runners in this state: ${enum}. Can be given more than once."`
@@ -33,13 +32,13 @@ type runnerList struct {
 }
 
 // Run lists runners.
-func (c *runnerList) Run(ctx context.Context, s Streams, server client.Sender) error {
+func (c *runnerList) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	wanted, err := labelFilters(c.Label)
 	if err != nil {
 		return err
 	}
-	all, err := connection.Pages(func(after *string) ([]client.ListedRunner, client.PageInfo, error) {
-		out, err := client.GetRunners(ctx, server, optional(c.Env), c.State, wanted, connection.LabelledPage, after)
+	all, err := command.Pages(func(after *string) ([]client.ListedRunner, client.PageInfo, error) {
+		out, err := client.GetRunners(ctx, server, command.Optional(c.Env), c.State, wanted, command.LabelledPage, after)
 		if err != nil {
 			return nil, client.PageInfo{}, err
 		}
@@ -55,7 +54,7 @@ func (c *runnerList) Run(ctx context.Context, s Streams, server client.Sender) e
 			return err
 		}
 		if out.Environment == nil {
-			return advice.NoEnvironment(ctx, server, c.Env)
+			return command.NoEnvironment(ctx, server, c.Env)
 		}
 	}
 	t := output.Table{Head: []string{"RUNNER", "ENVIRONMENT", "STATE", "CREATED", "EXPIRES", "LABELS", "MESSAGE"}}
@@ -68,13 +67,13 @@ func (c *runnerList) Run(ctx context.Context, s Streams, server client.Sender) e
 		if r.GoneReason != nil {
 			state += " (" + string(*r.GoneReason) + ")"
 		}
-		t.Rows = append(t.Rows, []string{r.Id, fmt.Sprintf("%s @%d", r.EnvironmentId, r.Revision), state, output.Ago(&r.CreatedAt), expires, labels, text(r.Message)})
+		t.Rows = append(t.Rows, []string{r.Id, fmt.Sprintf("%s @%d", r.EnvironmentId, r.Revision), state, output.Ago(&r.CreatedAt), expires, labels, command.Text(r.Message)})
 	}
 	return c.List(s.Out, s.Err, all, t, "no runners: claim one with `rockpool runner claim ENVIRONMENT`")
 }
 
 type runnerClaim struct {
-	connection.Flags
+	command.Flags
 	JSON    bool           `name:"json" help:"Print the runner or the ticket as JSON, with the API's names, instead of its id."`
 	Env     string         `arg:"" name:"environment" complete:"environment" help:"Environment of the runner."`
 	Wait    *time.Duration `from:"0" to:"1h" placeholder:"TIME" help:"How long to wait if no runner is idle, 0 to 1h. (30s; with --ticket 1h)"`
@@ -86,8 +85,8 @@ type runnerClaim struct {
 }
 
 // Run claims a runner.
-func (c *runnerClaim) Run(s Streams) error {
-	ctx, stop := Stoppable()
+func (c *runnerClaim) Run(s command.Streams) error {
+	ctx, stop := command.Stoppable()
 	defer stop()
 	server, err := c.Client()
 	if err != nil {
@@ -108,7 +107,7 @@ func (c *runnerClaim) Run(s Streams) error {
 		_, err = fmt.Fprintln(s.Out, id)
 		return err
 	}
-	out, err := client.GetRunner(ctx, connection.Patient(server, connection.Patience), id)
+	out, err := client.GetRunner(ctx, command.Patient(server, command.Patience), id)
 	if err != nil {
 		return err
 	}
@@ -116,7 +115,7 @@ func (c *runnerClaim) Run(s Streams) error {
 }
 
 // claimLater creates a ticket and prints it. It doesn't wait for the runner.
-func (c *runnerClaim) claimLater(ctx context.Context, s Streams, server *client.Client, request execution.Request) error {
+func (c *runnerClaim) claimLater(ctx context.Context, s command.Streams, server *client.Client, request execution.Request) error {
 	ticket, err := execution.ClaimLater(ctx, server, request)
 	if err != nil {
 		return err
@@ -160,14 +159,14 @@ func (c *runnerClaim) request() (execution.Request, error) {
 }
 
 type runnerRelease struct {
-	connection.Flags
+	command.Flags
 	output.Format
 	IDs []string `arg:"" name:"runner" complete:"runner" help:"Ids of the runners."`
 }
 
 // Run releases runners.
-func (c *runnerRelease) Run(ctx context.Context, s Streams, server client.Sender) error {
-	return each(ctx, s, c.Format, c.IDs, "released", "doesn't exist, or isn't claimed any longer", func(ctx context.Context, id string) (bool, error) {
+func (c *runnerRelease) Run(ctx context.Context, s command.Streams, server client.Sender) error {
+	return command.Each(ctx, s, c.Format, c.IDs, "released", "doesn't exist, or isn't claimed any longer", func(ctx context.Context, id string) (bool, error) {
 		out, err := client.ReleaseRunner(ctx, server, id)
 		return err == nil && out.ReleaseRunner.Released, err
 	})

@@ -1,13 +1,17 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"slices"
+	"strconv"
 	"time"
 
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
 )
@@ -19,13 +23,13 @@ type ticketCommands struct {
 }
 
 type ticketShow struct {
-	connection.Flags
+	command.Flags
 	output.Format
 	ID string `arg:"" name:"ticket" help:"Id of the ticket, as rockpool runner claim --ticket prints it."`
 }
 
 // Run shows a ticket.
-func (c *ticketShow) Run(ctx context.Context, s Streams, server client.Sender) error {
+func (c *ticketShow) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	out, err := client.GetTicket(ctx, server, c.ID)
 	if err != nil {
 		return err
@@ -74,7 +78,7 @@ func ended(t client.Ticket) error {
 	case t.State == client.TicketStateClaimed:
 		return fmt.Errorf("the runner of ticket %s is gone: claim again", t.Id)
 	case t.State == client.TicketStateExpired:
-		return fmt.Errorf("ticket %s is EXPIRED: %s; claim again, with a longer --wait", t.Id, text(t.Message))
+		return fmt.Errorf("ticket %s is EXPIRED: %s; claim again, with a longer --wait", t.Id, command.Text(t.Message))
 	case t.Message != nil:
 		return fmt.Errorf("ticket %s is %s: %s", t.Id, t.State, *t.Message)
 	default:
@@ -83,7 +87,7 @@ func ended(t client.Ticket) error {
 }
 
 type ticketWatch struct {
-	connection.Flags
+	command.Flags
 	JSON bool   `name:"json" help:"Print the ticket after each change, one JSON object per line, with the API's names."`
 	ID   string `arg:"" name:"ticket" help:"Id of the ticket, as rockpool runner claim --ticket prints it."`
 }
@@ -92,11 +96,11 @@ type ticketWatch struct {
 const watchEvery = 500 * time.Millisecond
 
 // Run watches a ticket until it has its runner.
-func (c *ticketWatch) Run(ctx context.Context, s Streams, server client.Sender) error {
+func (c *ticketWatch) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	again := time.NewTicker(watchEvery)
 	defer again.Stop()
-	w := ticketView{out: s.Out, json: c.JSON, status: newStatus(s.Err)}
-	defer w.status.end()
+	w := ticketView{out: s.Out, json: c.JSON, status: command.NewStatus(s.Err)}
+	defer w.status.End()
 	for {
 		out, err := client.GetTicket(ctx, server, c.ID)
 		if err != nil {
@@ -108,7 +112,7 @@ func (c *ticketWatch) Run(ctx context.Context, s Streams, server client.Sender) 
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			w.status.end()
+			w.status.End()
 			_, _ = fmt.Fprintln(s.Err, "rockpool: the server cancels the ticket in 30 s, unless you watch it again")
 			return ctx.Err()
 		}
@@ -119,7 +123,7 @@ func (c *ticketWatch) Run(ctx context.Context, s Streams, server client.Sender) 
 type ticketView struct {
 	out     io.Writer
 	json    bool
-	status  *status
+	status  *command.Status
 	printed string
 }
 
@@ -135,13 +139,13 @@ func (v *ticketView) show(t client.Ticket) (done bool, err error) {
 			}
 		}
 		if waits {
-			v.status.show("waiting for a runner of " + t.EnvironmentId + ", " + position(t))
+			v.status.Show("waiting for a runner of " + t.EnvironmentId + ", " + position(t))
 		}
 	}
 	if waits {
 		return false, nil
 	}
-	v.status.end()
+	v.status.End()
 	switch {
 	case t.Runner == nil:
 		return true, ended(t)
@@ -152,46 +156,15 @@ func (v *ticketView) show(t client.Ticket) (done bool, err error) {
 	return true, err
 }
 
-// A status is a progress line. On a terminal, the next one replaces it.
-type status struct {
-	out      io.Writer
-	terminal bool
-	open     bool // a line is on the terminal
-}
-
-// newStatus returns a status that writes to errs.
-func newStatus(errs io.Writer) *status {
-	return &status{out: errs, terminal: output.OnTerminal(errs)}
-}
-
-// show replaces the status line on a terminal. Otherwise it prints a line.
-func (s *status) show(text string) {
-	text = "rockpool: " + output.Plain(text)
-	if s.terminal {
-		s.open = true
-		_, _ = io.WriteString(s.out, "\r\x1b[K"+text)
-		return
-	}
-	_, _ = fmt.Fprintln(s.out, text)
-}
-
-// end removes the line from a terminal.
-func (s *status) end() {
-	if s.open {
-		s.open = false
-		_, _ = io.WriteString(s.out, "\r\x1b[K")
-	}
-}
-
 type ticketCancel struct {
-	connection.Flags
+	command.Flags
 	output.Format
 	IDs []string `arg:"" name:"ticket" help:"Ids of the tickets."`
 }
 
 // Run cancels tickets.
-func (c *ticketCancel) Run(ctx context.Context, s Streams, server client.Sender) error {
-	return each(ctx, s, c.Format, c.IDs, "cancelled", "has already ended", func(ctx context.Context, id string) (bool, error) {
+func (c *ticketCancel) Run(ctx context.Context, s command.Streams, server client.Sender) error {
+	return command.Each(ctx, s, c.Format, c.IDs, "cancelled", "has already ended", func(ctx context.Context, id string) (bool, error) {
 		out, err := client.CancelTicket(ctx, server, id)
 		if err != nil {
 			return false, err
@@ -204,4 +177,53 @@ func (c *ticketCancel) Run(ctx context.Context, s Streams, server client.Sender)
 		}
 		return true, nil
 	})
+}
+
+type queueCommand struct {
+	command.Flags
+	output.Format
+	Env    string `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Only claims for this environment."`
+	Tenant string `placeholder:"NAME" help:"Only claims of this tenant."`
+}
+
+// Run lists the claims that wait.
+func (c *queueCommand) Run(ctx context.Context, s command.Streams, server client.Sender) error {
+	all, err := command.Pages(func(after *string) ([]client.WaitingClaim, client.PageInfo, error) {
+		out, err := client.GetWaitingClaims(ctx, server, command.Optional(c.Tenant), command.Optional(c.Env), command.PageSize, after)
+		if err != nil {
+			return nil, client.PageInfo{}, err
+		}
+		return out.WaitingClaims.Nodes, out.WaitingClaims.PageInfo, nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.List(s.Out, s.Err, all, queueTable(all), "no claims are waiting")
+}
+
+// queueTable sorts claims by environment and position, those without a position last.
+func queueTable(all []client.WaitingClaim) output.Table {
+	slices.SortStableFunc(all, func(a, b client.WaitingClaim) int {
+		return cmp.Or(cmp.Compare(a.EnvironmentId, b.EnvironmentId), cmp.Compare(turn(a), turn(b)))
+	})
+	t := output.Table{Head: []string{"ENVIRONMENT", "POSITION", "ESTIMATE", "TENANT", "SINCE", "EXPIRES"}}
+	for _, w := range all {
+		position, wait := "-", "-"
+		if w.Position != nil {
+			position = strconv.Itoa(*w.Position)
+		}
+		if w.EstimatedWaitMs != nil {
+			wait = estimate(*w.EstimatedWaitMs).String()
+		}
+		t.Rows = append(t.Rows, []string{w.EnvironmentId, position, wait, w.Tenant, output.Ago(&w.Since), output.Ago(&w.ExpiresAt)})
+	}
+	return t
+}
+
+// turn returns a claim's position for sorting. Claims without one come last.
+func turn(w client.WaitingClaim) int {
+	if w.Position == nil {
+		return math.MaxInt
+	}
+	return *w.Position
 }

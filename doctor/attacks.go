@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/doctor/attack"
@@ -26,7 +26,7 @@ import (
 
 // runAttacks runs the attack corpus on a private server and prints the results as they arrive. It
 // stores the report in the data directory, where the real server reads it.
-func (c *Command) runAttacks(ctx context.Context, settings config.Config, s cli.Streams) error {
+func (c *Command) runAttacks(ctx context.Context, settings config.Config, s command.Streams) error {
 	files, err := os.MkdirTemp("", "rockpool-doctor-")
 	if err != nil {
 		return err
@@ -81,9 +81,9 @@ func (c *Command) runAttacks(ctx context.Context, settings config.Config, s cli.
 	}
 	switch {
 	case ctx.Err() != nil:
-		return cli.ExitError(cli.CodeInterrupted)
+		return command.ExitError(command.CodeInterrupted)
 	case err == nil && !report.OK():
-		return cli.ExitError(1)
+		return command.ExitError(1)
 	}
 	return err
 }
@@ -97,7 +97,7 @@ func notKept(data string, err error) string {
 }
 
 // printReport prints the result of the attacks. all is the number of attacks in the corpus.
-func (c *Command) printReport(s cli.Streams, report attack.Report, all int) error {
+func (c *Command) printReport(s command.Streams, report attack.Report, all int) error {
 	if c.JSON {
 		encoder := json.NewEncoder(s.Out)
 		encoder.SetIndent("", "  ")

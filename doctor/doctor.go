@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/local/uids"
 	"github.com/rockpool/rockpool/runtime/finding"
@@ -59,8 +59,8 @@ Exit codes: 0 without a FAIL, 1 with at least one.`
 }
 
 // Run examines the machine.
-func (c *Command) Run(s cli.Streams) error {
-	ctx, stop := cli.Stoppable()
+func (c *Command) Run(s command.Streams) error {
+	ctx, stop := command.Stoppable()
 	defer stop()
 	var all []finding.Finding
 	report := func(found ...finding.Finding) {
@@ -124,7 +124,7 @@ func (c *Command) Run(s cli.Streams) error {
 		report(c.examineNetwork(ctx)...)
 	}
 	if ctx.Err() != nil {
-		return cli.ExitError(cli.CodeInterrupted)
+		return command.ExitError(command.CodeInterrupted)
 	}
 	return c.conclude(s.Out, all, "This machine")
 }
@@ -151,7 +151,7 @@ func (c *Command) conclude(out io.Writer, all []finding.Finding, subject string)
 		_, err = fmt.Fprintf(out, "\n%s can isolate programs.\n", subject)
 	}
 	if err == nil && failed {
-		return cli.ExitError(1)
+		return command.ExitError(1)
 	}
 	return err
 }

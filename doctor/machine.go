@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/runtime/finding"
@@ -141,7 +141,7 @@ func (c *Command) trust(served config.Config) *tls.Config {
 	if c.Server == "" && served.TLS.Enabled() {
 		return secure.Pin(served.TLS.Cert)
 	}
-	trust, _ := connection.TLS{CAFile: os.Getenv("ROCKPOOL_CA_FILE"), CertFile: os.Getenv("ROCKPOOL_CERT_FILE"), KeyFile: os.Getenv("ROCKPOOL_KEY_FILE")}.Config()
+	trust, _ := command.TLS{CAFile: os.Getenv("ROCKPOOL_CA_FILE"), CertFile: os.Getenv("ROCKPOOL_CERT_FILE"), KeyFile: os.Getenv("ROCKPOOL_KEY_FILE")}.Config()
 	return trust // on an error, the finding about the server says what is wrong
 }
 
@@ -154,7 +154,7 @@ func listening(ctx context.Context, url string, trust *tls.Config, token string)
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if token == "" {
-		token, _ = connection.Token("") // as other commands do
+		token, _ = command.Token("") // as other commands do
 	}
 	server := client.New(url).WithToken(token)
 	if trust != nil {

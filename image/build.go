@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/agent"
-	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/language"
 	"github.com/rockpool/rockpool/runtime/similar"
@@ -86,7 +86,7 @@ func (c *buildCommand) Validate() error {
 var base = []string{"ca-certificates", "tzdata", "netbase", "media-types", "procps"}
 
 // Run builds the image.
-func (c *buildCommand) Run(s cli.Streams) error {
+func (c *buildCommand) Run(s command.Streams) error {
 	directory, recipes, err := c.read()
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (c *buildCommand) Run(s cli.Streams) error {
 	if err := writable(filepath.Dir(file)); err != nil {
 		return err
 	}
-	ctx, stop := cli.Stoppable()
+	ctx, stop := command.Stoppable()
 	defer stop()
 	_, _ = fmt.Fprintf(s.Err, "rockpool: building %s from %d packages of Debian %s and what they need\n", file, len(install), c.Release)
 	root := exec.CommandContext(ctx, "mmdebstrap", c.arguments(install, hooks)...)

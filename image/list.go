@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/output"
 )
 
@@ -42,7 +42,7 @@ type (
 )
 
 // Run lists the images or the recipes.
-func (c *listCommand) Run(s cli.Streams) error {
+func (c *listCommand) Run(s command.Streams) error {
 	directory, recipes, err := c.read()
 	if err != nil {
 		return err

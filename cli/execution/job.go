@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/terminal"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
@@ -26,7 +26,7 @@ const (
 	quietPeriod    = 300 * time.Millisecond // before a command reports that it waits
 	cancelPatience = 3 * time.Second        // of the wait for a cancelled program to end
 	cleanupTimeout = 5 * time.Second        // of the last calls
-	abandoned      = connection.Lease       // seconds without use after which the server releases the runner
+	abandoned      = command.Lease          // seconds without use after which the server releases the runner
 )
 
 // A Job is one run of a program on a server, from claim to release. Every call has an idempotency
@@ -90,7 +90,7 @@ func (j *Job) Run(ctx context.Context) (ended client.Ending, err error) {
 		time.AfterFunc(cancelPatience, end)
 	})
 	defer stopCancelling()
-	go connection.KeepLease(following, j.Client, j.Execution)
+	go command.KeepLease(following, j.Client, j.Execution)
 	if j.Stdin || j.Terminal != nil {
 		go j.Terminal.Guard(func() { j.feed(following, interrupt) }) // ends with the program, or with this process: a read can't be interrupted
 	}
@@ -151,11 +151,11 @@ func (e *TooLargeError) Error() string {
 func (e *TooLargeError) Unwrap() error { return e.err }
 
 // persistent returns a Sender that retries operations while the connection is broken.
-func (j *Job) persistent() client.Sender { return connection.Persistent(j.Client) }
+func (j *Job) persistent() client.Sender { return command.Persistent(j.Client) }
 
 // start starts the program and sets j.Execution. Its idempotency key makes it safe to repeat.
 func (j *Job) start(ctx context.Context) (err error) {
-	input := client.StartExecutionInput{RunnerId: j.Runner, Command: j.Command, Variables: j.Variables, TimeLimit: j.TimeLimit, Stdin: &j.Stdin, Lease: new(connection.Lease), IdempotencyKey: new(uuid.NewString())}
+	input := client.StartExecutionInput{RunnerId: j.Runner, Command: j.Command, Variables: j.Variables, TimeLimit: j.TimeLimit, Stdin: &j.Stdin, Lease: new(command.Lease), IdempotencyKey: new(uuid.NewString())}
 	input.CommandLine = j.Shown()
 	if j.Directory != "" {
 		input.WorkingDirectory = &j.Directory
@@ -204,13 +204,13 @@ func (j *Job) release(ends error) error {
 	ctx, end := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer end()
 	err := release(ctx, j.Client, j.Runner)
-	var lost *connection.LostError
+	var lost *command.LostError
 	switch {
 	case err == nil:
 	case errors.As(ends, &lost):
 		return fmt.Errorf("%w; the server releases the runner %d s later", ends, abandoned)
 	default:
-		j.Report("the runner couldn't be released; the server releases it in %d s: %s", abandoned, connection.Cause(err))
+		j.Report("the runner couldn't be released; the server releases it in %d s: %s", abandoned, command.Cause(err))
 	}
 	return ends
 }

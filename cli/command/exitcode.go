@@ -1,4 +1,4 @@
-package cli
+package command
 
 import (
 	"errors"
@@ -16,21 +16,21 @@ import (
 // --help lists them.
 const (
 	CodeUsage       = 2   // the command line can't be understood
-	codeLimit       = 124 // a limit ended the program
+	CodeLimit       = 124 // a limit ended the program
 	CodeOurs        = 125 // Rockpool failed, not the program; 126 and 127 come from the server
 	codeSignal      = 128 // plus the signal's number
-	codePipe        = 141 // 128 + SIGPIPE: nobody reads the output
+	CodePipe        = 141 // 128 + SIGPIPE: nobody reads the output
 	CodeInterrupted = 130 // 128 + SIGINT
 )
 
-// closedPipe reports whether err is that nobody reads the command's output, as with | head.
-func closedPipe(err error) bool {
+// ClosedPipe reports whether err is that nobody reads the command's output, as with | head.
+func ClosedPipe(err error) bool {
 	var unwritten *output.WriteError
 	return errors.As(err, &unwritten) && errors.Is(err, unix.EPIPE)
 }
 
-// exitCode returns the exit code for an execution's end, and a message to print first; "": none.
-func exitCode(e client.Ending) (int, string) {
+// CodeOf returns the exit code for an execution's end, and a message to print first; "": none.
+func CodeOf(e client.Ending) (int, string) {
 	switch e.Outcome {
 	case runtime.OutcomeExited:
 		if e.ExitCode == nil {
@@ -45,7 +45,7 @@ func exitCode(e client.Ending) (int, string) {
 		}
 		return CodeOurs, "the program was ended by an unknown signal " + e.Signal
 	case runtime.OutcomeTimeLimit, runtime.OutcomeCPULimit, runtime.OutcomeMemoryLimit, runtime.OutcomeProcessLimit, runtime.OutcomeOutputLimit:
-		return codeLimit, words(e, "the program exceeded a limit")
+		return CodeLimit, words(e, "the program exceeded a limit")
 	case runtime.OutcomeCancelled:
 		return CodeInterrupted, words(e, "the program was cancelled")
 	case runtime.OutcomeRunnerGone:

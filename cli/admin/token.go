@@ -1,4 +1,5 @@
-package cli
+// Package admin has the commands for operators: tokens, tenants, the audit log and drains.
+package admin
 
 import (
 	"context"
@@ -7,13 +8,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
 )
 
-type tokenCommands struct {
+// TokenCommands are those of rockpool token.
+type TokenCommands struct {
 	Create tokenCreate `cmd:"" help:"Create a token and print it once."`
 	List   tokenList   `cmd:"" help:"List tokens, without their secrets."`
 	Revoke tokenRevoke `cmd:"" help:"Revoke tokens."`
@@ -21,7 +23,7 @@ type tokenCommands struct {
 }
 
 type tokenCreate struct {
-	connection.Flags
+	command.Flags
 	JSON    bool          `name:"json" help:"Print the token and its secret as JSON, with the API's names, instead of the secret."`
 	Name    string        `arg:"" help:"A name for people, for example codeocean."`
 	Role    string        `required:"" enum:"OBSERVER,CLIENT,OPERATOR,ADMIN" placeholder:"ROLE" help:"OBSERVER, CLIENT, OPERATOR or ADMIN."`
@@ -30,14 +32,14 @@ type tokenCreate struct {
 }
 
 // Run creates a token. It doesn't retry after a broken connection: that could create two tokens.
-func (c *tokenCreate) Run(s Streams) error {
-	ctx, stop := Stoppable()
+func (c *tokenCreate) Run(s command.Streams) error {
+	ctx, stop := command.Stoppable()
 	defer stop()
 	server, err := c.Client()
 	if err != nil {
 		return err
 	}
-	in := client.CreateTokenInput{Name: c.Name, Role: client.Role(c.Role), Tenant: optional(c.Tenant)}
+	in := client.CreateTokenInput{Name: c.Name, Role: client.Role(c.Role), Tenant: command.Optional(c.Tenant)}
 	if in.ExpiresIn, err = lifetime("--expires", c.Expires); err != nil {
 		return err
 	}
@@ -65,13 +67,13 @@ func lifetime(flag string, d time.Duration) (*int, error) {
 }
 
 type tokenList struct {
-	connection.Flags
+	command.Flags
 	output.Format
 	Sessions bool `help:"Also list sessions: the tokens of browsers that signed in."`
 }
 
 // Run lists the tokens.
-func (c *tokenList) Run(ctx context.Context, s Streams, server client.Sender) error {
+func (c *tokenList) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	out, err := client.GetTokens(ctx, server, &c.Sessions)
 	if err != nil {
 		return err
@@ -91,15 +93,15 @@ func (c *tokenList) Run(ctx context.Context, s Streams, server client.Sender) er
 }
 
 type tokenRevoke struct {
-	connection.Flags
+	command.Flags
 	output.Format
 	IDs      []string `arg:"" name:"token" help:"Ids of the tokens, as rockpool token list prints them."`
 	AlsoMade bool     `help:"Also revoke all tokens that were created with them, directly or indirectly: use it when a token leaked."`
 }
 
 // Run revokes tokens.
-func (c *tokenRevoke) Run(ctx context.Context, s Streams, server client.Sender) error {
-	return each(ctx, s, c.Format, c.IDs, "revoked", "has already ended", func(ctx context.Context, id string) (bool, error) {
+func (c *tokenRevoke) Run(ctx context.Context, s command.Streams, server client.Sender) error {
+	return command.Each(ctx, s, c.Format, c.IDs, "revoked", "has already ended", func(ctx context.Context, id string) (bool, error) {
 		out, err := client.RevokeToken(ctx, server, id, &c.AlsoMade)
 		if err != nil {
 			return false, explainID(ctx, server, id, err)
@@ -130,7 +132,7 @@ func explainID(ctx context.Context, server client.Sender, id string, err error) 
 }
 
 type tokenGrant struct {
-	connection.Flags
+	command.Flags
 	JSON      bool          `name:"json" help:"Print the grant as JSON, with the API's names, instead of its text."`
 	Execution string        `xor:"object" required:"" placeholder:"ID" help:"The execution that the grant gives access to."`
 	Runner    string        `xor:"object" required:"" placeholder:"ID" help:"The runner that the grant gives access to, with all its executions."`
@@ -139,8 +141,8 @@ type tokenGrant struct {
 }
 
 // Run creates a grant.
-func (c *tokenGrant) Run(ctx context.Context, s Streams, server client.Sender) error {
-	in := client.CreateGrantInput{ExecutionId: optional(c.Execution), RunnerId: optional(c.Runner)}
+func (c *tokenGrant) Run(ctx context.Context, s command.Streams, server client.Sender) error {
+	in := client.CreateGrantInput{ExecutionId: command.Optional(c.Execution), RunnerId: command.Optional(c.Runner)}
 	for _, right := range c.Right {
 		in.Rights = append(in.Rights, client.GrantRight(strings.ToUpper(right)))
 	}

@@ -7,14 +7,15 @@ import (
 	"path"
 	"strings"
 
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
+	"github.com/rockpool/rockpool/cli/copying"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime/paths"
 )
 
 type runnerFind struct {
-	connection.Flags
+	command.Flags
 	JSON       bool   `name:"json" help:"Print the result as JSON, with the API's names."`
 	Name       string `placeholder:"PATTERN" help:"Only files and directories with this name: * is any text, ? one character, [a-z] one of a range."`
 	Containing string `placeholder:"TEXT" help:"Print the lines that contain this text, with their numbers."`
@@ -26,14 +27,14 @@ type runnerFind struct {
 const codeNoMatch = 1
 
 // Run searches files.
-func (c *runnerFind) Run(ctx context.Context, s Streams, server client.Sender) error {
-	ctx, stop := Stoppable()
+func (c *runnerFind) Run(ctx context.Context, s command.Streams, server client.Sender) error {
+	ctx, stop := command.Stoppable()
 	defer stop()
 	if c.Name == "" && c.Containing == "" {
 		return errors.New("say what to find: give --name, --containing, or both")
 	}
 	runner, dir := directory(c.Place)
-	out, err := client.SearchFiles(ctx, server, runner, optional(dir), optional(paths.Given(c.Name)), optional(c.Containing), &c.Max)
+	out, err := client.SearchFiles(ctx, server, runner, command.Optional(dir), command.Optional(paths.Given(c.Name)), command.Optional(c.Containing), &c.Max)
 	if err != nil {
 		return err
 	}
@@ -47,7 +48,7 @@ func (c *runnerFind) Run(ctx context.Context, s Streams, server client.Sender) e
 	for _, m := range found.Matches {
 		line := path.Join(dir, m.File.Path)
 		if m.Line != nil {
-			line = fmt.Sprintf("%s:%d:%s", line, *m.Line, text(m.Text))
+			line = fmt.Sprintf("%s:%d:%s", line, *m.Line, command.Text(m.Text))
 		}
 		if _, err := fmt.Fprintln(s.Out, output.Plain(line)); err != nil {
 			return err
@@ -57,7 +58,7 @@ func (c *runnerFind) Run(ctx context.Context, s Streams, server client.Sender) e
 		_, _ = fmt.Fprintf(s.Err, "rockpool: the search ended early, at its limit of %s: search a subdirectory, or give a narrower --name\n", strings.ToLower(string(*found.Limit)))
 	}
 	if len(found.Matches) == 0 {
-		return ExitError(codeNoMatch)
+		return command.ExitError(codeNoMatch)
 	}
 	return nil
 }
@@ -74,15 +75,15 @@ func noRunner(id string) error {
 }
 
 type runnerWatch struct {
-	connection.Flags
+	command.Flags
 	JSON      bool   `name:"json" help:"Print one JSON object per change and line, with the API's names."`
 	Recursive bool   `short:"r" help:"Include changes in subdirectories."`
 	Place     string `arg:"" name:"runner[:path]" complete:"runner" help:"The runner; with a path, a directory there. Default: /workspace."`
 }
 
 // Run prints changes until the runner is gone or a signal arrives.
-func (c *runnerWatch) Run(s Streams) error {
-	ctx, stop := Stoppable()
+func (c *runnerWatch) Run(s command.Streams) error {
+	ctx, stop := command.Stoppable()
 	defer stop()
 	server, err := c.Client()
 	if err != nil {
@@ -107,4 +108,46 @@ func (c *runnerWatch) Run(s Streams) error {
 		err = errors.New("the server ended the subscription")
 	}
 	return err
+}
+
+type runnerCopy struct {
+	command.Flags
+	Recursive   bool   `short:"r" help:"Copy a directory with all its contents."`
+	Protected   bool   `help:"Keep programs in the runner from changing and deleting the copied files, which then belong to root."`
+	Quiet       bool   `short:"q" help:"Show no progress. Without a terminal, none is shown anyway."`
+	Source      string `arg:"" name:"from" complete:"file" help:"A local path, RUNNER:PATH, or - for standard input."`
+	Destination string `arg:"" name:"to" complete:"file" help:"RUNNER:PATH, a local path, or - for standard output. If it is an existing directory, the copy goes into it."`
+}
+
+// Run copies files.
+func (c *runnerCopy) Run(s command.Streams) error {
+	server, err := c.Client()
+	if err != nil {
+		return err
+	}
+	from, fromRunner := splitPlace(c.Source)
+	to, toRunner := splitPlace(c.Destination)
+	if (fromRunner == "") == (toRunner == "") {
+		return errors.New("one of the two paths must be in a runner (RUNNER:PATH) and the other local")
+	}
+	ctx, stop := command.Stoppable()
+	defer stop()
+	cp := copying.Copier{Stdin: s.In, Stdout: s.Out, Stderr: s.Err, Client: server, Runner: fromRunner + toRunner, Recursive: c.Recursive, Protected: c.Protected, Quiet: c.Quiet}
+	if toRunner != "" {
+		err = cp.In(ctx, from, to)
+	} else {
+		err = cp.Out(ctx, from, to)
+	}
+	if ctx.Err() != nil {
+		return command.ExitError(command.CodeInterrupted)
+	}
+	return err
+}
+
+// splitPlace splits RUNNER:PATH. A local path has no runner.
+func splitPlace(text string) (path, runner string) {
+	if before, after, ok := strings.Cut(text, ":"); ok && before != "" && !strings.Contains(before, "/") {
+		return after, before
+	}
+	return text, ""
 }

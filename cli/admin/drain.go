@@ -1,4 +1,4 @@
-package cli
+package admin
 
 import (
 	"context"
@@ -6,13 +6,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
 )
 
-type drainCommand struct {
-	connection.Flags
+// DrainCommand is rockpool drain.
+type DrainCommand struct {
+	command.Flags
 	output.Format
 	Off     bool          `help:"End the drain: pools fill again."`
 	Wait    bool          `help:"Wait until no runner and no execution is left, and report what remains."`
@@ -46,7 +47,7 @@ func remaining(d *client.Draining) string {
 }
 
 // Run starts or ends a drain.
-func (c *drainCommand) Run(ctx context.Context, s Streams, server client.Sender) error {
+func (c *DrainCommand) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	switch {
 	case c.Off && c.Wait:
 		return fmt.Errorf("--off ends the drain immediately: remove --wait")
@@ -75,7 +76,7 @@ const drainEvery = 500 * time.Millisecond
 
 // wait returns when nothing is left, or after Timeout with an exit code. It prints what remains
 // whenever that changes.
-func (c *drainCommand) wait(ctx context.Context, s Streams, server client.Sender) (last client.Cluster, code, err error) {
+func (c *DrainCommand) wait(ctx context.Context, s command.Streams, server client.Sender) (last client.Cluster, code, err error) {
 	var late <-chan time.Time
 	if c.Timeout > 0 {
 		late = time.After(c.Timeout)
@@ -102,7 +103,7 @@ func (c *drainCommand) wait(ctx context.Context, s Streams, server client.Sender
 		case <-again.C:
 		case <-late:
 			_, _ = fmt.Fprintf(s.Err, "rockpool: not empty after %v; the drain continues\n", c.Timeout)
-			return last, ExitError(codeLimit), nil
+			return last, command.ExitError(command.CodeLimit), nil
 		case <-ctx.Done():
 			return last, nil, ctx.Err() // a signal
 		}

@@ -1,28 +1,29 @@
-package cli
+package admin
 
 import (
 	"context"
 	"fmt"
 	"strconv"
 
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
 )
 
-type tenantCommands struct {
+// TenantCommands are those of rockpool tenant.
+type TenantCommands struct {
 	List   tenantList   `cmd:"" help:"List tenants with their quotas and use."`
 	Put    tenantPut    `cmd:"" help:"Create or change a tenant."`
 	Delete tenantDelete `cmd:"" help:"Delete tenants that have no environments, and revoke their tokens."`
 }
 
 type tenantList struct {
-	connection.Flags
+	command.Flags
 	output.Format
 }
 
 // Run lists the tenants.
-func (c *tenantList) Run(ctx context.Context, s Streams, server client.Sender) error {
+func (c *tenantList) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	out, err := client.GetTenants(ctx, server)
 	if err != nil {
 		return err
@@ -48,7 +49,7 @@ func used[N int | int64](n int64, limit *N) string {
 }
 
 type tenantPut struct {
-	connection.Flags
+	command.Flags
 	output.Format
 	ID                string `arg:"" name:"tenant" help:"Name of the tenant: 1 to 63 lower-case letters, digits and hyphens."`
 	Weight            *int   `placeholder:"N" help:"Weight in the queue: waiting claims get N turns for each turn of a tenant of weight 1; 1 to 1000. (unchanged; for a new tenant 1)"`
@@ -66,7 +67,7 @@ type tenantPut struct {
 }
 
 // Run puts a tenant.
-func (c *tenantPut) Run(ctx context.Context, s Streams, server client.Sender) error {
+func (c *tenantPut) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	stored, err := client.GetTenants(ctx, server)
 	if err != nil {
 		return err
@@ -107,14 +108,14 @@ func override[N any](to **N, flag *N) {
 }
 
 type tenantDelete struct {
-	connection.Flags
+	command.Flags
 	output.Format
 	IDs []string `arg:"" name:"tenant" help:"Names of the tenants."`
 }
 
 // Run deletes tenants.
-func (c *tenantDelete) Run(ctx context.Context, s Streams, server client.Sender) error {
-	return each(ctx, s, c.Format, c.IDs, "deleted", "doesn't exist", func(ctx context.Context, id string) (bool, error) {
+func (c *tenantDelete) Run(ctx context.Context, s command.Streams, server client.Sender) error {
+	return command.Each(ctx, s, c.Format, c.IDs, "deleted", "doesn't exist", func(ctx context.Context, id string) (bool, error) {
 		out, err := client.DeleteTenant(ctx, server, id)
 		return err == nil && out.DeleteTenant.Deleted, err
 	})

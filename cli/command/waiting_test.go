@@ -1,13 +1,12 @@
-package cli
+package command
 
 import (
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/rockpool/rockpool/client"
 )
 
 // TestSlowPutsReportWhatTheyWaitFor checks that the report comes within 3 s, once per reason.
@@ -36,7 +35,7 @@ func TestSlowPutsReportWhatTheyWaitFor(t *testing.T) {
 				ended := make(chan error, 1)
 				image := "r.example/x"
 				go func() {
-					ended <- reportWaiting(&errs, subject(client.PutEnvironmentInput{Image: &image}), func(report func(error)) error { return errors.Join(test.do(report), failed) })
+					ended <- ReportWaiting(&errs, "the image "+image+" from its registry", func(report func(error)) error { return errors.Join(test.do(report), failed) })
 				}()
 				began := time.Now()
 				for len(test.says) > 0 {
@@ -57,7 +56,35 @@ func TestSlowPutsReportWhatTheyWaitFor(t *testing.T) {
 			})
 		})
 	}
-	if got := subject(client.PutEnvironmentInput{Id: "a"}); !strings.Contains(got, "environment a") {
-		t.Error(got)
+}
+
+// TestStatusOnATerminal: a terminal shows one status line, and none at the end.
+func TestStatusOnATerminal(t *testing.T) {
+	var out strings.Builder
+	s := Status{out: &out, terminal: true}
+	s.Show("one\x1b[2J")
+	s.Show("two")
+	s.End()
+	s.End()
+	if got := out.String(); got != "\r\x1b[Krockpool: one·[2J\r\x1b[Krockpool: two\r\x1b[K" {
+		t.Errorf("%q", got)
 	}
+}
+
+// A shared is a buffer for concurrent use.
+type shared struct {
+	mu   sync.Mutex // guards text
+	text strings.Builder
+}
+
+func (b *shared) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *shared) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/files"
@@ -53,7 +54,17 @@ func TestFindAndWatch(t *testing.T) {
 	put("c\x1b.py", "")
 	plain.out.has(t, "CREATED c·.py\n")
 	scripts.out.has(t, `{"type":"CREATED","path":"c\u001b.py"}`)
-	if code := plain.interrupts(t); code != CodeInterrupted {
+	if code := plain.interrupts(t); code != command.CodeInterrupted {
 		t.Errorf("exit %d", code)
+	}
+}
+
+func TestPlacesOfCopies(t *testing.T) {
+	for text, want := range map[string][2]string{
+		"a": {"a", ""}, "r:a": {"a", "r"}, "r:": {"", "r"}, "./a:b": {"./a:b", ""}, "/x/a:b": {"/x/a:b", ""}, "r:/x:y": {"/x:y", "r"}, ":a": {":a", ""}, "-": {"-", ""},
+	} {
+		if path, runner := splitPlace(text); path != want[0] || runner != want[1] {
+			t.Errorf("%q: %q in %q", text, path, runner)
+		}
 	}
 }

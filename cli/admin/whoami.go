@@ -1,22 +1,23 @@
-package cli
+package admin
 
 import (
 	"cmp"
 	"context"
 	"strings"
 
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
 )
 
-type whoamiCommand struct {
-	connection.Flags
+// WhoamiCommand is rockpool whoami.
+type WhoamiCommand struct {
+	command.Flags
 	output.Format
 }
 
 // Run shows the caller.
-func (c *whoamiCommand) Run(ctx context.Context, s Streams, server client.Sender) error {
+func (c *WhoamiCommand) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	out, err := client.GetCaller(ctx, server)
 	if err != nil {
 		return err
@@ -31,7 +32,7 @@ func callerTable(me client.Caller) output.Table {
 	if me.Kind == client.CallerKindAnonymous {
 		kind += ": the server needs no token, so every client that reaches it can do everything"
 	}
-	t := output.Table{Head: []string{"caller", me.Name}, Rows: [][]string{{"kind", kind}, {"tenant", cmp.Or(text(me.Tenant), "all")}}}
+	t := output.Table{Head: []string{"caller", me.Name}, Rows: [][]string{{"kind", kind}, {"tenant", cmp.Or(command.Text(me.Tenant), "all")}}}
 	if me.Role != nil {
 		t.Rows = append(t.Rows, []string{"role", string(*me.Role)})
 	}
@@ -40,7 +41,7 @@ func callerTable(me client.Caller) output.Table {
 		for i, right := range g.Rights {
 			rights[i] = string(right)
 		}
-		object := []string{"execution", text(g.ExecutionId)}
+		object := []string{"execution", command.Text(g.ExecutionId)}
 		if g.RunnerId != nil {
 			object = []string{"runner", *g.RunnerId}
 		}

@@ -1,4 +1,4 @@
-package connection
+package command
 
 import (
 	"errors"

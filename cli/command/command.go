@@ -1,9 +1,10 @@
-package cli
+package command
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -11,12 +12,27 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/cli/output"
+	"github.com/rockpool/rockpool/config/quantity"
 )
 
-// helpCommand makes help appear in lists of commands. It never runs: Execute rewrites it to --help.
-type helpCommand struct {
-	Command []string `arg:"" optional:"" help:"The command, for example: exec list."`
+// Streams are a command's standard input, output and error.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
 }
+
+// An ExitError ends the program with an exit code. The command has already printed its message.
+type ExitError int
+
+func (e ExitError) Error() string { return fmt.Sprintf("exit %d", int(e)) }
+
+// A UsageError is an error that the caller's command line or files cause.
+type UsageError struct{ Err error }
+
+func (e UsageError) Error() string { return e.Err.Error() }
+
+// Unwrap supports errors.Is and errors.As.
+func (e UsageError) Unwrap() error { return e.Err }
 
 // SignalsApart is the time in which several signals count as one. timeout(1), for example, sends SIGTERM to
 // its command, and immediately afterwards to the group of the command.
@@ -39,16 +55,16 @@ func Stoppable() (context.Context, context.CancelFunc) {
 	return ctx, stop
 }
 
-// runnable is like Stoppable, for a command that runs a program. A write to a pipe that nobody
+// Runnable is like Stoppable, for a command that runs a program. A write to a pipe that nobody
 // reads returns an error, so that the command can end the program, instead of ending this process.
-func runnable() (context.Context, context.CancelFunc) {
+func Runnable() (context.Context, context.CancelFunc) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // unlike Ignore, programs that this process starts don't inherit it
 	return Stoppable()
 }
 
-// each calls do for every id, prints the results, and returns the errors joined. The column of the
+// Each calls do for every id, prints the results, and returns the errors joined. The column of the
 // table is named done. An id for which do reports false is an error with the text unchanged.
-func each(ctx context.Context, s Streams, f output.Format, ids []string, done, unchanged string, do func(ctx context.Context, id string) (bool, error)) error {
+func Each(ctx context.Context, s Streams, f output.Format, ids []string, done, unchanged string, do func(ctx context.Context, id string) (bool, error)) error {
 	var all []map[string]any
 	t := output.Table{Head: []string{"ID", strings.ToUpper(done)}}
 	var failed []error
@@ -66,19 +82,34 @@ func each(ctx context.Context, s Streams, f output.Format, ids []string, done, u
 	return errors.Join(append([]error{f.Print(s.Out, all, t)}, failed...)...)
 }
 
-// text returns the string; "" for nil.
-func text(value *string) string {
+// Text returns the string; "" for nil.
+func Text(value *string) string {
 	if value == nil {
 		return ""
 	}
 	return *value
 }
 
-// optional returns a pointer to a flag's value for an optional argument of the API; nil if the flag
+// Optional returns a pointer to a flag's value for an optional argument of the API; nil if the flag
 // wasn't given.
-func optional[T comparable](flag T) *T {
+func Optional[T comparable](flag T) *T {
 	if flag == *new(T) {
 		return nil
 	}
 	return &flag
+}
+
+// Moment parses the value of a time flag: RFC 3339, or a duration before now. "" gives nil.
+func Moment(flag, text string) (*time.Time, error) {
+	if text == "" {
+		return nil, nil
+	}
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return &at, nil
+	}
+	before, err := quantity.Duration(text, time.Second)
+	if err != nil || before < 0 {
+		return nil, fmt.Errorf("%s is %q, but must be a time such as 2026-11-20T21:27:00Z, or a duration before now such as 24h or 7d", flag, text)
+	}
+	return new(time.Now().Add(-before)), nil
 }

@@ -1,4 +1,4 @@
-package advice
+package command
 
 import (
 	"errors"
@@ -32,7 +32,7 @@ func TestRules(t *testing.T) {
 		{"no TLS", fmt.Errorf("post: %w", http.ErrSchemeMismatch), "with http://"},
 		{"no server", fmt.Errorf("post: %w", syscall.ECONNREFUSED), "rockpool serve"},
 	} {
-		if got := For(test.err); test.says == "" && got != "" || !strings.Contains(got, test.says) {
+		if got := Advice(test.err); test.says == "" && got != "" || !strings.Contains(got, test.says) {
 			t.Errorf("%s: %q, not %q", test.name, got, test.says)
 		}
 	}

@@ -1,5 +1,4 @@
-// Package advice returns hints about what to do after a command's error. All rules are in one table.
-package advice
+package command
 
 import (
 	"context"
@@ -15,8 +14,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/similar"
 )
 
-// For returns a hint for a command's error, from the first rule that matches; "" if none does.
-func For(err error) string {
+// Advice returns a hint for a command's error, from the first rule that matches; "" if none does.
+func Advice(err error) string {
 	for _, r := range rules() {
 		if r.applies(err) {
 			return r.advice
@@ -60,8 +59,8 @@ func code(code runtime.Code) func(error) bool {
 	}
 }
 
-// Unknown returns err, or NoEnvironment's error if err says that the environment doesn't exist.
-func Unknown(ctx context.Context, server client.Sender, environment string, err error) error {
+// UnknownEnvironment returns err, or NoEnvironment's error if err says that the environment doesn't exist.
+func UnknownEnvironment(ctx context.Context, server client.Sender, environment string, err error) error {
 	var refused *client.Error
 	if !errors.As(err, &refused) || refused.Extensions.Code != runtime.CodeEnvironmentNotFound {
 		return err

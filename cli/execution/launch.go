@@ -1,4 +1,4 @@
-package cli
+package execution
 
 import (
 	"bytes"
@@ -8,15 +8,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/language"
 )
 
-// readUpload reads a local file. A file below the current directory keeps its relative path; any
+// ReadUpload reads a local file. A file below the current directory keeps its relative path; any
 // other file keeps only its name.
-func readUpload(path string) (client.FileInput, error) {
+func ReadUpload(path string) (client.FileInput, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return client.FileInput{}, err
@@ -38,19 +38,19 @@ func readUpload(path string) (client.FileInput, error) {
 	return up, nil
 }
 
-// A launch is the environment and the commands for a file.
-type launch struct {
-	environment    string
-	build, command []string // build: empty if nothing is built
-	path           string   // of the file in the runner
+// A Launch is the environment and the commands for a file.
+type Launch struct {
+	Environment    string
+	Build, Command []string // build: empty if nothing is built
+	Path           string   // of the file in the runner
 }
 
-// launchOf returns how to run a file with arguments, by the server's languages. The file's
+// LaunchOf returns how to run a file with arguments, by the server's languages. The file's
 // extension decides, then its #! line, then the environment. If several languages have files with
 // the extension, the environment's own one goes first. An empty environment means the one that
 // serves the language.
-func launchOf(languages []client.Language, environment string, file client.FileInput, arguments []string) (launch, error) {
-	l := launch{environment: environment, path: file.Path}
+func LaunchOf(languages []client.Language, environment string, file client.FileInput, arguments []string) (Launch, error) {
+	l := Launch{Environment: environment, Path: file.Path}
 	set := language.Of(recipes(languages)...)
 	recipe, known := set.ByFile(file.Path)
 	own, named := set.ByEnvironment(runtime.EnvironmentID(environment))
@@ -63,7 +63,7 @@ func launchOf(languages []client.Language, environment string, file client.FileI
 		recipe, interpreterArgs, known = set.ByScript(file.Base64)
 	}
 	if !known && environment != "" && scripted { // the environment may have its interpreter
-		l.command = slices.Concat([]string{"./" + strings.TrimPrefix(file.Path, "./")}, arguments)
+		l.Command = slices.Concat([]string{"./" + strings.TrimPrefix(file.Path, "./")}, arguments)
 		return l, nil
 	}
 	if !known {
@@ -85,27 +85,27 @@ func launchOf(languages []client.Language, environment string, file client.FileI
 		if err != nil {
 			return l, err
 		}
-		l.environment = served
+		l.Environment = served
 	}
 	program := recipe.Program(file.Path, file.Base64)
 	program.Args, program.InterpreterArgs = arguments, interpreterArgs
-	l.path, l.build, l.command = program.File, recipe.BuildCommand(program), recipe.RunCommand(program)
+	l.Path, l.Build, l.Command = program.File, recipe.BuildCommand(program), recipe.RunCommand(program)
 	return l, nil
 }
 
-// serving returns the environment in which the server runs a language, or an *unservedError.
+// serving returns the environment in which the server runs a language, or an *UnservedError.
 func serving(languages []client.Language, recipe language.Recipe) (string, error) {
 	i := slices.IndexFunc(languages, func(l client.Language) bool { return l.Id == recipe.ID })
 	if served := languages[i].EnvironmentId; served != nil {
 		return *served, nil
 	}
-	return "", &unservedError{recipe}
+	return "", &UnservedError{recipe}
 }
 
-// An unservedError is the error for a language that no environment serves.
-type unservedError struct{ recipe language.Recipe }
+// An UnservedError is the error for a language that no environment serves.
+type UnservedError struct{ recipe language.Recipe }
 
-func (e *unservedError) Error() string {
+func (e *UnservedError) Error() string {
 	host, image := e.putCommand(""), e.putCommand(e.recipe.Image)
 	switch {
 	case host != "" && e.recipe.Image != "":
@@ -118,7 +118,7 @@ func (e *unservedError) Error() string {
 
 // putCommand returns the command that creates an environment for the language from an image, with
 // "" from the server's machine. It returns "" if the language has no environment.
-func (e *unservedError) putCommand(image string) string {
+func (e *UnservedError) putCommand(image string) string {
 	r := e.recipe
 	if len(r.Environments) == 0 {
 		return ""
@@ -140,13 +140,13 @@ func (e *unservedError) putCommand(image string) string {
 	return put.String()
 }
 
-// onPrivate returns the error if the server is a private one, which runs only the programs of this machine.
-func (e *unservedError) onPrivate() error {
+// OnPrivate returns the error if the server is a private one, which runs only the programs of this machine.
+func (e *UnservedError) OnPrivate() error {
 	then := "create an environment for it there"
 	if put := e.putCommand(e.recipe.Image); put != "" && e.recipe.Image != "" {
 		then = "then `" + put + "`"
 	}
-	return fmt.Errorf("no server listens at %s, and a temporary one can't run %s, because this machine lacks its programs: start a server with `rockpool serve`, and %s", connection.DefaultServer, e.recipe.ID, then)
+	return fmt.Errorf("no server listens at %s, and a temporary one can't run %s, because this machine lacks its programs: start a server with `rockpool serve`, and %s", command.DefaultServer, e.recipe.ID, then)
 }
 
 // recipes returns the server's languages as recipes.

@@ -1,6 +1,6 @@
-// Package connection connects commands to a server: it has their common flags, and clients that
-// retry while the server is unavailable.
-package connection
+// Package command has what commands share: their flags for a server, clients that retry while the
+// server is unavailable, signals, exit codes, and hints after an error.
+package command
 
 import (
 	"context"

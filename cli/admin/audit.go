@@ -1,4 +1,4 @@
-package cli
+package admin
 
 import (
 	"context"
@@ -9,14 +9,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
-	"github.com/rockpool/rockpool/config/quantity"
 )
 
-type auditCommand struct {
-	connection.Flags
+// AuditCommand is rockpool audit.
+type AuditCommand struct {
+	command.Flags
 	Actor  string `placeholder:"ID" help:"Only entries of the token, session or grant with this id. For callers without an id give their kind, for example UNKNOWN."`
 	Action string `placeholder:"NAME" help:"Only this action, for example claimRunner, createToken, signIn or authenticate."`
 	Object string `placeholder:"ID" help:"Only entries about the object with this id: a runner, an execution, a token …"`
@@ -29,7 +29,7 @@ type auditCommand struct {
 }
 
 // Run prints the audit log.
-func (c *auditCommand) Run(s Streams) error {
+func (c *AuditCommand) Run(s command.Streams) error {
 	switch {
 	case c.Lines < 0:
 		return fmt.Errorf("--lines is %d, but must be 0 or more", c.Lines)
@@ -38,16 +38,16 @@ func (c *auditCommand) Run(s Streams) error {
 	}
 	r := auditReader{c: c, out: s.Out}
 	var err error
-	if r.from, err = moment("--from", c.From); err != nil {
+	if r.from, err = command.Moment("--from", c.From); err != nil {
 		return err
 	}
-	if r.to, err = moment("--to", c.To); err != nil {
+	if r.to, err = command.Moment("--to", c.To); err != nil {
 		return err
 	}
 	if r.server, err = c.Client(); err != nil {
 		return err
 	}
-	ctx, stop := Stoppable()
+	ctx, stop := command.Stoppable()
 	defer stop()
 	if c.Lines > 0 {
 		err = r.newest(ctx, c.Lines)
@@ -63,24 +63,9 @@ func (c *auditCommand) Run(s Streams) error {
 	return r.follow(ctx, s.Err)
 }
 
-// moment parses the value of a time flag: RFC 3339, or a duration before now. "" gives nil.
-func moment(flag, text string) (*time.Time, error) {
-	if text == "" {
-		return nil, nil
-	}
-	if at, err := time.Parse(time.RFC3339, text); err == nil {
-		return &at, nil
-	}
-	before, err := quantity.Duration(text, time.Second)
-	if err != nil || before < 0 {
-		return nil, fmt.Errorf("%s is %q, but must be a time such as 2026-11-20T21:27:00Z, or a duration before now such as 24h or 7d", flag, text)
-	}
-	return new(time.Now().Add(-before)), nil
-}
-
 // An auditReader prints audit entries, the oldest first, each exactly once.
 type auditReader struct {
-	c        *auditCommand
+	c        *AuditCommand
 	out      io.Writer
 	server   *client.Client
 	from, to *time.Time
@@ -94,7 +79,7 @@ func (r *auditReader) newest(ctx context.Context, most int) error {
 	var all []client.AuditEdge
 	var after *string
 	for {
-		edges, more, err := r.page(ctx, min(most-len(all), *connection.PageSize), after, true)
+		edges, more, err := r.page(ctx, min(most-len(all), *command.PageSize), after, true)
 		if err != nil {
 			return err
 		}
@@ -111,7 +96,7 @@ func (r *auditReader) newest(ctx context.Context, most int) error {
 // rest prints all entries after the last printed one.
 func (r *auditReader) rest(ctx context.Context) error {
 	for {
-		edges, more, err := r.page(ctx, *connection.PageSize, r.after, false)
+		edges, more, err := r.page(ctx, *command.PageSize, r.after, false)
 		if err != nil {
 			return err
 		}
@@ -152,12 +137,12 @@ func (r *auditReader) follow(ctx context.Context, errs io.Writer) error {
 // ones: page keeps that error in r.missing.
 func (r *auditReader) page(ctx context.Context, first int, after *string, newestFirst bool) (edges []client.AuditEdge, more bool, err error) {
 	read := func(sender client.Sender) (*client.GetAuditLogResponse, error) {
-		return client.GetAuditLog(ctx, sender, optional(r.c.Actor), optional(r.c.Action), optional(r.c.Object), optional(r.c.Failed), r.from, r.to, &first, after, &newestFirst)
+		return client.GetAuditLog(ctx, sender, command.Optional(r.c.Actor), command.Optional(r.c.Action), command.Optional(r.c.Object), command.Optional(r.c.Failed), r.from, r.to, &first, after, &newestFirst)
 	}
 	out, err := read(r.server)
 	var refused *client.Error
 	if err != nil && out.AuditLog.Edges == nil && (!errors.As(err, &refused) || client.Passing(err)) {
-		out, err = read(connection.Patient(r.server, connection.Patience))
+		out, err = read(command.Patient(r.server, command.Patience))
 	}
 	if out.AuditLog.Edges == nil {
 		return nil, false, err
@@ -191,7 +176,7 @@ func auditLine(e client.AuditEntry) string {
 	}
 	parts := []string{fmt.Sprintf("%s  %-17s %-17s", e.At.UTC().Format(time.RFC3339), e.Outcome, e.Action)}
 	for _, part := range [][2]string{
-		{strings.ToLower(e.ObjectKind), e.ObjectId}, {"by", actor}, {"role", e.Role}, {"tenant", text(e.Tenant)}, {"from", text(e.Address)},
+		{strings.ToLower(e.ObjectKind), e.ObjectId}, {"by", actor}, {"role", e.Role}, {"tenant", command.Text(e.Tenant)}, {"from", command.Text(e.Address)},
 	} {
 		if part[1] != "" {
 			parts = append(parts, part[0]+" "+part[1])
