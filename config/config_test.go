@@ -73,7 +73,7 @@ func wrongServers(file, token string, write func(name, text string) string) []wr
 		{"a token's subscriptions", func(c *Config) { c.Bounds.TokenSubscriptions = -1 }, "--token-subscriptions"},
 		{"keep-evaluations", func(c *Config) { c.KeepEvaluations = 0 }, "1 to 86400"},
 		{"keep-allocations", func(c *Config) { c.KeepAllocations = 86401 }, "1 to 86400"},
-		{"more than a disk gives", func(c *Config) { c.Disk.Read = mostDiskRead + 1 }, "--disk-read"},
+		{"more than a disk gives", func(c *Config) { c.Disk.Read = 1<<20 + 1 }, "--disk-read"},
 		{"less than nothing from a disk", func(c *Config) { c.Disk.Read = -1 }, "0 for no limit"},
 		{"a relative runtime", func(c *Config) { c.Runtimes.GVisor = "runsc" }, "--gvisor-runtime"},
 		{"a runtime's words", func(c *Config) { c.Runtimes.GVisor = "/bin/runsc x" }, "begin with -"},
