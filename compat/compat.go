@@ -8,8 +8,11 @@ package compat
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -153,4 +156,20 @@ func Mount(mux *http.ServeMux, services Services, callers Callers, counts *Count
 		methods, headers = append(methods, routes.methods...), append(headers, api.Headers()...)
 	}
 	return methods, headers
+}
+
+// NamedVariable returns the name of the variable that an error of the engine is about, and that
+// error. Other systems send variables as an object, so their index means nothing to a client. For
+// other errors it returns nil.
+func NamedVariable(err error, variables []runtime.Variable) (name string, refused *runtime.Error) {
+	refused, is := errors.AsType[*runtime.Error](err)
+	if !is {
+		return "", nil
+	}
+	rest, is := strings.CutPrefix(refused.Field, "variables.")
+	index, _, _ := strings.Cut(rest, ".")
+	if i, err := strconv.Atoi(index); is && err == nil && i >= 0 && i < len(variables) {
+		return variables[i].Name, refused
+	}
+	return "", nil
 }

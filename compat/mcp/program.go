@@ -2,15 +2,14 @@ package mcp
 
 import (
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/rockpool/rockpool/compat"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/engine"
 	"github.com/rockpool/rockpool/runtime/language"
@@ -139,18 +138,13 @@ func (p program) plan(in *language.Recipe) (plan, error) {
 
 // named replaces the index of a variable in an error by its name, since agents send an object.
 func named(err error, variables []runtime.Variable) error {
-	refused, is := errors.AsType[*runtime.Error](err)
-	if !is {
+	name, refused := compat.NamedVariable(err, variables)
+	if refused == nil {
 		return err
 	}
-	rest, is := strings.CutPrefix(refused.Field, "variables.")
-	index, _, _ := strings.Cut(rest, ".")
-	if i, err := strconv.Atoi(index); is && err == nil && i < len(variables) {
-		renamed := *refused
-		renamed.Field = "variables." + variables[i].Name
-		return &renamed
-	}
-	return err
+	renamed := *refused
+	renamed.Field = "variables." + name
+	return &renamed
 }
 
 // A place is the environment and the language of a program.

@@ -1,7 +1,6 @@
 package poseidon
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -180,13 +179,9 @@ func (d *door) execute(w http.ResponseWriter, r *http.Request) error {
 
 // byName replaces the index of a variable in an error by its name, since the client sent an object.
 func byName(err error, variables []runtime.Variable) error {
-	var e *runtime.Error
-	if !errors.As(err, &e) {
+	name, refused := compat.NamedVariable(err, variables)
+	if refused == nil {
 		return err
 	}
-	var i int
-	if _, none := fmt.Sscanf(e.Field, "variables.%d.", &i); none != nil {
-		return err
-	}
-	return status{http.StatusBadRequest, fmt.Sprintf("environment.%.64q: %s", variables[i].Name, e.Message)}
+	return status{http.StatusBadRequest, fmt.Sprintf("environment.%.64q: %s", name, refused.Message)}
 }

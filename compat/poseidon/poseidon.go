@@ -62,27 +62,19 @@ func (*door) Headers() []string { return []string{TokenHeader} }
 func (d *door) Register(host compat.Services, routes *compat.Routes) {
 	d.Services, d.pending.memory = host, host.Memory
 	shown := func(r *http.Request) string { return r.Header.Get(TokenHeader) }
-	routes.Handle("GET "+root+"/health", host.Authenticated(compat.Authentication{
-		Shown: shown,
-		Refuse: func(w http.ResponseWriter, r *http.Request, err error) {
+	// by answers an unknown caller with a status.
+	by := func(status int) compat.Authentication {
+		return compat.Authentication{Shown: shown, Refuse: func(w http.ResponseWriter, r *http.Request, err error) {
 			if runtime.CodeOf(err) == runtime.CodeQuotaExceeded {
 				d.refuse(w, r, err)
 				return
 			}
-			w.WriteHeader(http.StatusNoContent) // health checks have no token: they learn that the server is ready
-		},
-	}, http.HandlerFunc(d.health)))
-	routes.HandleFunc("GET "+root+"/version", d.version)
-	by := compat.Authentication{
-		Shown: shown,
-		Refuse: func(w http.ResponseWriter, r *http.Request, err error) {
-			if runtime.CodeOf(err) == runtime.CodeQuotaExceeded {
-				d.refuse(w, r, err)
-				return
-			}
-			w.WriteHeader(http.StatusUnauthorized)
-		},
+			w.WriteHeader(status)
+		}}
 	}
+	// Health checks have no token: they learn that the server is ready.
+	routes.Handle("GET "+root+"/health", host.Authenticated(by(http.StatusNoContent), http.HandlerFunc(d.health)))
+	routes.HandleFunc("GET "+root+"/version", d.version)
 	for pattern, handle := range map[string]func(http.ResponseWriter, *http.Request) error{
 		"GET /statistics/execution-environments": d.statistics,
 		"GET /execution-environments":            d.environments,
@@ -98,7 +90,7 @@ func (d *door) Register(host compat.Services, routes *compat.Routes) {
 		"GET /runners/{runner}/websocket":        d.follow,
 	} {
 		method, path, _ := strings.Cut(pattern, " ")
-		routes.Handle(method+" "+root+path, host.Authenticated(by, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		routes.Handle(method+" "+root+path, host.Authenticated(by(http.StatusUnauthorized), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if err := handle(w, r); err != nil {
 				d.refuse(w, r, err)
 			}
