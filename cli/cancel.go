@@ -49,7 +49,7 @@ type cancelled struct {
 	Outcome   runtime.Outcome        `json:"outcome,omitempty"`
 	Message   string                 `json:"message,omitempty"`
 
-	batch string // the batch that must end with it; "": none
+	batch string // the batch that must end with it, if there is one
 	err   error
 }
 

@@ -107,7 +107,7 @@ func (f caseFlags) print(out io.Writer, whole bool, report cases.Report) (err er
 	return nil
 }
 
-// batchCode returns the exit code as an error; nil: every case passed.
+// batchCode returns the exit code as an error, nil if every case passed.
 func batchCode(ctx context.Context, report cases.Report) error {
 	results := report.Cases
 	if report.Build != nil {

@@ -160,7 +160,7 @@ func isGroup(err error) bool {
 	return errors.As(err, &parse) && parse.Context.Selected() != nil && len(parse.Context.Selected().Children) > 0
 }
 
-// parsedCommand returns the command that err is about, followed by a space; "": no command.
+// parsedCommand returns the command that err is about, followed by a space; empty without a command.
 func parsedCommand(err error) string {
 	var parse *kong.ParseError
 	if errors.As(err, &parse) && parse.Context != nil {
@@ -229,7 +229,7 @@ func failureCode(err error) int {
 	return command.CodeOurs
 }
 
-// hint prints what to do; "": nothing.
+// hint prints what to do, unless the text is empty.
 func hint(errs io.Writer, text string) {
 	if text != "" {
 		_, _ = fmt.Fprintf(errs, "rockpool: hint: %s\n", output.Plain(text))

@@ -87,8 +87,8 @@ func Complete(root *kong.Node, words []string, within time.Duration) (all []Cand
 // A line is a command line, parsed up to the word that is being typed.
 type line struct {
 	node       *kong.Node
-	flag       *kong.Flag  // whose value is being typed; nil: none
-	positional *kong.Value // which is being typed; nil: none
+	flag       *kong.Flag  // whose value is being typed, or nil
+	positional *kong.Value // which is being typed, or nil
 	given      []string    // values of a repeated positional so far
 	server     command.Flags
 	within     time.Duration // the server must respond within this time
@@ -145,7 +145,7 @@ func readLine(root *kong.Node, words []string) line {
 	return l
 }
 
-// childNamed returns a command's subcommand; nil: none has this name.
+// childNamed returns a command's subcommand with this name, or nil.
 func childNamed(node *kong.Node, word string) *kong.Node {
 	for _, child := range node.Children {
 		if child.Name == word {
@@ -167,7 +167,7 @@ func (l line) find(word string) *kong.Flag {
 	return nil
 }
 
-// value returns the flag or positional whose value is being typed; nil: none.
+// value returns the flag or positional whose value is being typed, or nil.
 func (l line) value() *kong.Value {
 	switch {
 	case l.program:

@@ -145,7 +145,7 @@ type languagesCommand struct {
 // A listedLanguage is a language with its version.
 type listedLanguage struct {
 	client.Language
-	Version *string `json:"version,omitempty"` // nil: unknown, or not asked for
+	Version *string `json:"version,omitempty"` // nil if it is unknown or wasn't requested
 }
 
 // Run lists the languages.

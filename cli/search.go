@@ -30,7 +30,7 @@ type search struct {
 	states   []runtime.ExecutionState
 	outcomes []runtime.Outcome
 	failed   bool
-	limit    int // 0: all
+	limit    int // 0 for all
 }
 
 // executions returns the matching executions, the newest first.

@@ -129,7 +129,7 @@ type Error struct {
 		Quota       string
 		Limit, Used int64
 		Pending     int64 // waiting claims that count towards the quota of runners
-		RetryAfter  int   // seconds; 0: retry when the tenant releases something
+		RetryAfter  int   // seconds; 0 means when the tenant releases something
 	}
 
 	proxied bool // a proxy responded that it has no response of the server

@@ -56,8 +56,8 @@ type Services struct {
 	Versions  *versions.Book // of the languages in each environment
 	Version   string
 	MaxBody   int64         // maximum size of a request's body, in bytes
-	Peers     *peers.Peers  // limits of callers; nil: none
-	Memory    *share.Memory // for what an API keeps for its callers; nil: without a limit
+	Peers     *peers.Peers  // limits of callers; nil sets none
+	Memory    *share.Memory // for what an API keeps for its callers; nil has no limit
 	Cluster   Cluster
 	Early     time.Duration // see response.Early
 	Logger    *zap.Logger
@@ -80,7 +80,7 @@ type Callers interface {
 
 // An Authentication says how a system's clients present their tokens.
 type Authentication struct {
-	Shown func(r *http.Request) string // the token in a request; "": none
+	Shown func(r *http.Request) string // returns the token in a request; empty if it has none
 	// Refuse answers a request of an unknown caller. With QUOTA_EXCEEDED the caller is known and
 	// has reached its limit of requests.
 	Refuse func(w http.ResponseWriter, r *http.Request, err error)

@@ -107,7 +107,7 @@ func (r *route) add(class int, took time.Duration) { r.took[class].Add(took) }
 // An answer records its status. http.ResponseController finds its other methods by Unwrap.
 type answer struct {
 	http.ResponseWriter
-	status int // 0: none yet
+	status int // 0 until one was sent
 }
 
 // Unwrap supports http.ResponseController.

@@ -71,7 +71,7 @@ type Config struct {
 	OIDC     OIDC     `embed:"" prefix:"oidc-"`
 
 	Token   string        `kong:"-"` // Check reads it from TokenFile
-	Caches  string        `kong:"-"` // directory of the languages' caches; "": in Data
+	Caches  string        `kong:"-"` // directory of the languages' caches; empty for one in Data
 	Recipes *language.Set `kong:"-"` // Check reads them from Languages
 }
 

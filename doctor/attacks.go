@@ -137,7 +137,7 @@ func verdictOf(r attack.Report) string {
 }
 
 // AttackServer runs attacks on a server on this machine with these settings. Nothing else may use
-// the server. around is the simulated network around the runners; nil: none. AttackServer calls
+// the server. around is the simulated network around the runners, or nil. AttackServer calls
 // report with each result.
 func AttackServer(ctx context.Context, settings config.Config, target *client.Client, around *world.World, tier runtime.Isolation, rows []attack.Attack, place attack.Place, report func(attack.Result)) (attack.Report, error) {
 	machine, err := newAttackMachine(settings, around)

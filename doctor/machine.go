@@ -136,7 +136,7 @@ func judgeRoom(data string, free int64) finding.Finding {
 }
 
 // trust returns the TLS configuration for the server to check. A server of the settings must have
-// the certificate of the settings; its names don't matter. nil: the system's authorities.
+// the certificate of the settings; its names don't matter. nil means the system's authorities.
 func (c *Command) trust(served config.Config) *tls.Config {
 	if c.Server == "" && served.TLS.Enabled() {
 		return secure.Pin(served.TLS.Cert)
@@ -145,7 +145,7 @@ func (c *Command) trust(served config.Config) *tls.Config {
 	return trust // on an error, the finding about the server says what is wrong
 }
 
-// listening checks the server at url. "": the kernel chooses the port, so the url is unknown.
+// listening checks the server at url, which is empty if the kernel chooses the port.
 func listening(ctx context.Context, url string, trust *tls.Config, token string) finding.Finding {
 	const name = "server"
 	if url == "" {

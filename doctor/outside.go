@@ -41,7 +41,7 @@ type attackMachine struct {
 	before    map[string]string // contents of files that must not change, by path
 	users     map[string]users  // by runner id
 	listeners []net.Listener    // baits
-	around    *world.World      // simulated network; nil: none
+	around    *world.World      // simulated network, or nil
 	serving   sync.WaitGroup
 }
 

@@ -71,7 +71,7 @@ type auditReader struct {
 	from, to *time.Time
 
 	after   *string // cursor of the newest printed entry
-	missing error   // why the server hasn't stored all entries yet; nil: it has
+	missing error   // why the server hasn't stored all entries yet, or nil
 }
 
 // newest prints up to most of the newest entries.

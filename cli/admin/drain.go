@@ -23,7 +23,7 @@ type DrainCommand struct {
 // drained reports whether no runner and no execution is left.
 func drained(d *client.Draining) bool { return d.Claimed+d.Leaving+d.Executions == 0 }
 
-// remaining says what a drain still waits for; nil: the server doesn't drain.
+// remaining says what a drain still waits for. d is nil if the server doesn't drain.
 func remaining(d *client.Draining) string {
 	if d == nil {
 		return "not draining: pools fill"

@@ -36,7 +36,7 @@ type Job struct {
 	Input         client.RunInput // except cases and keys, which Run adds
 	Cases         []Case
 	Compare       runtime.CompareMode // of all cases with an expected output
-	Tolerance     *float64            // with NUMBERS; nil: the server's default
+	Tolerance     *float64            // with NUMBERS; nil for the server's default
 	StopOnFailure bool
 	Quiet         bool // print nothing: neither lines for cases nor the output of the build
 
@@ -51,7 +51,7 @@ type Job struct {
 // A Report is the result of a job.
 type Report struct {
 	Batch client.Batch `json:"batch"`
-	Build *Result      `json:"build"` // nil: no build
+	Build *Result      `json:"build"` // nil without a build
 	Cases []Result     `json:"cases"`
 }
 

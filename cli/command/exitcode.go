@@ -29,7 +29,7 @@ func ClosedPipe(err error) bool {
 	return errors.As(err, &unwritten) && errors.Is(err, unix.EPIPE)
 }
 
-// CodeOf returns the exit code for an execution's end, and a message to print first; "": none.
+// CodeOf returns the exit code for an execution's end, and a message to print first, if there is one.
 func CodeOf(e client.Ending) (int, string) {
 	switch e.Outcome {
 	case runtime.OutcomeExited:

@@ -8,7 +8,7 @@ var PageSize = new(1000)
 // LabelledPage is the size of a page of executions or runners with labels, whose cost the API limits.
 var LabelledPage = new(200)
 
-// Pages reads all pages of a list. read returns the page after a cursor; nil: the first.
+// Pages reads all pages of a list. read returns the page after a cursor, the first one for nil.
 func Pages[T any](read func(after *string) ([]T, client.PageInfo, error)) ([]T, error) {
 	all := []T{} // an empty list isn't null
 	var after *string

@@ -289,7 +289,7 @@ type source struct {
 	from  io.Reader
 	size  int64
 	left  int64       // -1: unknown
-	whole io.ReaderAt // the file of which from is the first size bytes; nil: unknown
+	whole io.ReaderAt // the file of which from is the first size bytes; nil if it is unknown
 
 	mu  sync.Mutex // guards err
 	err error
@@ -322,7 +322,7 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// failed returns the read error; nil: none so far. It is safe while another goroutine reads.
+// failed returns the read error so far, or nil. It is safe while another goroutine reads.
 func (s *source) failed() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

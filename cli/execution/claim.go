@@ -20,8 +20,8 @@ type Request struct {
 	Environment string
 	Timeout     int           // seconds without use after which the runner is released
 	Wait        time.Duration // how long to wait for a runner
-	Key         string        // idempotency key; "": a new one, unless there is a holder
-	Holder      *string       // nil: none
+	Key         string        // idempotency key; empty for a new one, unless there is a holder
+	Holder      *string       // nil for none
 	Labels      []client.LabelInput
 	brief       bool // the server releases the runner soon anyway: errors don't mention the key
 }

@@ -18,7 +18,7 @@ type Follower struct {
 	Out, Err  io.Writer
 	Client    *client.Client
 	Execution string
-	After     *string // cursor to start after; nil: from the start
+	After     *string // cursor to start after; nil for the start
 	Events    bool    // print events as JSON, one per line, instead of their output
 
 	newline string      // line end on a raw terminal; "": "\n"

@@ -35,19 +35,19 @@ const (
 type Job struct {
 	Follower
 	In          io.Reader
-	Environment string // claim a runner of it, and release it; "": use Runner, and keep it
+	Environment string // claim a runner of it, and release it; if empty, use Runner, and keep it
 	Runner      string
 	Files       []client.FileInput
 	Protected   bool     // the files are: programs can't change them
 	Build       []string // command to run first; its output goes to Err. Empty: none
 	Command     []string
-	Directory   string // working directory of both; "": the image's
+	Directory   string // working directory of both; empty for the image's
 	CommandLine string // to show instead of Command, if that contains a script of ours
 	Variables   []client.VariableInput
 	Labels      []client.LabelInput // of the claim, or with Runner of the execution
 	TimeLimit   *int
 	Stdin       bool               // pass In to the program
-	Terminal    *terminal.Terminal // the user's terminal; nil: the program gets none
+	Terminal    *terminal.Terminal // the user's terminal, or nil to give the program none
 }
 
 // Run runs the job and returns how the program ended, or how the build ended if that failed.
@@ -170,7 +170,7 @@ func (j *Job) start(ctx context.Context) (err error) {
 	return err
 }
 
-// Shown returns the command line that the server should show. nil: the server derives it from the
+// Shown returns the command line that the server should show. With nil, the server derives it from the
 // command, or what the user typed isn't valid as a command line.
 func (j *Job) Shown() *string {
 	line := j.CommandLine

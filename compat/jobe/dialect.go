@@ -14,13 +14,13 @@ import (
 // A dialect says how Jobe builds and runs a language where that differs from Rockpool's recipe. The
 // zero value is for languages that Jobe doesn't have.
 type dialect struct {
-	build, run        []string // the templates; nil: the recipe's
+	build, run        []string // the templates, or nil for the recipe's
 	compileArgs       []string // by default
 	interpreterArgs   []string // by default
-	memory            float64  // MB of address space by default; 0: unlimited, whatever a client requests
+	memory            float64  // MB of address space by default; 0 is unlimited, whatever a client requests
 	leastProcesses    float64
 	warnings          bool                     // a successful build may print messages
-	stderr            func(string) string      // filters the stderr that clients see; nil: all of it
+	stderr            func(string) string      // filters the stderr that clients see; nil leaves all of it
 	failsBeforeItRuns func(stderr string) bool // reports whether a failed interpreter has rejected the source
 }
 
@@ -57,9 +57,9 @@ func (d dialect) processes(asked float64) float64 { return atLeast(asked, d.leas
 type job struct {
 	dialect  dialect
 	fileName string
-	build    []string // nil: nothing is built
+	build    []string // nil if nothing is built
 	run      []string
-	shown    string // the command line to show to people; "": run
+	shown    string // the command line to show to people; empty for run itself
 }
 
 // dialect returns the dialect of a recipe. If an operator has changed the recipe's templates, it

@@ -31,9 +31,9 @@ type result struct {
 
 // A phase is the result of a build or of a program.
 type phase struct {
-	end            runtime.End // zero: it hasn't ended
+	end            runtime.End // the zero value until it has ended
 	stdout, stderr []byte
-	lost           string // why output is missing; "": none is
+	lost           string // why output is missing, if it is
 	hint           string // the execution's
 }
 

@@ -32,7 +32,7 @@ func bad(format string, args ...any) *refusal { return refuse(400, format, args.
 type spec struct {
 	language   string
 	source     string
-	fileName   string // "": the language's
+	fileName   string // empty for the language's own
 	input      string
 	files      []namedFile
 	parameters parameters

@@ -18,7 +18,7 @@ func words(text string, most int) ([]string, error) {
 		all    []string
 		word   strings.Builder
 		within bool // in an argument
-		quote  rune // the open one; 0: none
+		quote  rune // the open one, or 0
 		escape bool // after a backslash
 	)
 	for _, c := range text {

@@ -77,8 +77,8 @@ func write(files []file) ([]runtime.FileWrite, error) {
 // A plan is the input that a program needs to run.
 type plan struct {
 	files []runtime.FileWrite
-	build []string // nil: no build
-	limit *int     // seconds for the build; nil: the environment's
+	build []string // nil if nothing is built
+	limit *int     // seconds for the build; nil for the environment's
 	start engine.StartInput
 	stdin *string
 }

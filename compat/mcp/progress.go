@@ -23,7 +23,7 @@ const (
 // A progress sends output to the client while a call runs, if the client requested that. One
 // goroutine uses it.
 type progress struct {
-	token any // nil: the client didn't request it
+	token any // nil if the client didn't request it
 	to    *sdk.ServerSession
 
 	sent    float64 // number of notifications
@@ -50,7 +50,7 @@ func (p *progress) output(text string) {
 	p.pending += text
 }
 
-// due returns the time until the next notification; 0: now.
+// due returns the time until the next notification, 0 if it is due.
 func (p *progress) due(now time.Time) time.Duration {
 	wait := heartbeat
 	if p.pending != "" {

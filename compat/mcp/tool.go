@@ -39,7 +39,7 @@ type call struct {
 type answer struct {
 	text      string
 	images    []*sdk.ImageContent
-	otherwise string // what was done, and where to find the result if there is no memory for it; "": nothing was done
+	otherwise string // what was done, if anything, and where to find the result if there is no memory for it
 }
 
 // define returns a tool. Change completes the schema of its arguments.

@@ -27,7 +27,7 @@ const (
 // pending are requested executions that wait for their WebSocket. Its methods are safe for
 // concurrent use.
 type pending struct {
-	memory *share.Memory // nil: without a limit
+	memory *share.Memory // nil has no limit
 
 	mu sync.Mutex // guards of
 	of map[runtime.RunnerID][]waiting
@@ -135,7 +135,7 @@ func (d *door) execute(w http.ResponseWriter, r *http.Request) error {
 	var asked struct {
 		Command             string            `json:"command"`
 		PrivilegedExecution bool              `json:"privilegedExecution"`
-		TimeLimit           int               `json:"timeLimit"` // seconds; 0: none
+		TimeLimit           int               `json:"timeLimit"` // seconds; 0 sets none
 		Environment         map[string]string `json:"environment"`
 	}
 	if err := d.read(w, r, &asked); err != nil {

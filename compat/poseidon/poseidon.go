@@ -29,7 +29,7 @@ const root = "/api/v1"
 
 // Options say how the server's cluster differs from the one that CodeOcean expects.
 type Options struct {
-	Isolation   runtime.Isolation // of environments that CodeOcean creates; "": the default
+	Isolation   runtime.Isolation // of environments that CodeOcean creates; empty for the default
 	LeastCPUMHz int               // minimum CPU of environments that CodeOcean puts: its numbers are shares, and can be limits here
 }
 

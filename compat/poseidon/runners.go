@@ -18,7 +18,7 @@ type mappedPort struct {
 func (d *door) claim(w http.ResponseWriter, r *http.Request) error {
 	var asked struct {
 		ExecutionEnvironmentID int  `json:"executionEnvironmentId"`
-		InactivityTimeout      *int `json:"inactivityTimeout"` // seconds; 0: never
+		InactivityTimeout      *int `json:"inactivityTimeout"` // seconds; 0 sets none
 	}
 	if err := d.read(w, r, &asked); err != nil {
 		return err

@@ -122,12 +122,12 @@ type Attack struct {
 	Tries    string // the goal: "to …"
 	Steps    []Step
 	Held     string // regular expression that the output matches if the attack was stopped
-	Never    string // regular expression that it then doesn't match; "": none
-	GVisor   string // Held for gVisor, if it differs; "": it doesn't
+	Never    string // regular expression that it then doesn't match, if there is one
+	GVisor   string // Held for gVisor, if it differs
 	Distinct bool   // the outputs of all steps must differ
 	Defence  Defence
 
-	// Tiers are the isolation tiers to which Defence and Held apply; nil: all. In other tiers the
+	// Tiers are the isolation tiers to which Defence and Held apply, nil for all. In other tiers the
 	// attack is skipped, and the report says so.
 	Tiers []runtime.Isolation
 

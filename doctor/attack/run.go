@@ -39,7 +39,7 @@ type Bait struct {
 	Abstract string // an abstract socket of the machine that accepts connections
 	Hostname string // the machine's host name
 	Uptime   string // half of the machine's uptime, in seconds
-	Reads    string // maximum MiB per second that a runner can read from a disk, with a margin; "": unlimited
+	Reads    string // maximum MiB per second that a runner can read from a disk, with a margin; empty if unlimited
 	Share    string // maximum CPU time of a runner's two threads, in percent of one CPU
 }
 
@@ -50,7 +50,7 @@ type Place struct {
 	Outside Outside
 	Bait    Bait
 	Images  string // the directory of the server's image files
-	Image   string // image of the runners; "": the default one
+	Image   string // image of the runners; empty for the default one
 	Sparing bool   // run all attacks in one runner and empty its workspace in between, because creating runners is slow
 
 	// For tests in which attacks must succeed: other limits of runners than the corpus expects, and
@@ -59,8 +59,8 @@ type Place struct {
 	Unlimited bool
 	Networks  map[string]any // of the environments with network access
 
-	NoPython  string // why runners can't load Python; "": they can
-	NoNetwork string // why runners get no network access; "": the network of package world is available
+	NoPython  string // why runners can't load Python, if they can't
+	NoNetwork string // why runners get no network access, if they don't; else they have that of package world
 }
 
 // A Result is the result of an attack.
@@ -233,7 +233,7 @@ func (c *crew) fill(text string, quote func(string) string) string {
 	).Replace(text)
 }
 
-// checkOutside returns what an attack changed outside of its runner; "": nothing.
+// checkOutside returns what an attack changed outside of its runner, if anything.
 func (c *crew) checkOutside(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()

@@ -53,7 +53,7 @@ func answered(err error) string {
 	return result(err)
 }
 
-// askAt connects to an address and waits for a response. nil: it got one.
+// askAt connects to an address and waits for a response. It returns nil if it got one.
 func askAt(d *net.Dialer, network, at string) error {
 	conn, err := d.Dial(network, at)
 	if err != nil {
