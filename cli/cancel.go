@@ -113,12 +113,12 @@ func (c *execCancel) confirm(ctx context.Context, s command.Streams, count int) 
 // place.
 func cancelAll(ctx context.Context, server client.Sender, all []cancelled) {
 	var group sync.WaitGroup
-	places := make(chan struct{}, parallelCancels)
+	slots := make(chan struct{}, parallelCancels)
 	for i := range all {
-		places <- struct{}{}
+		slots <- struct{}{}
 		group.Go(func() {
 			all[i].cancel(ctx, server)
-			<-places
+			<-slots
 		})
 	}
 	group.Wait()

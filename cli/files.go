@@ -20,7 +20,7 @@ type runnerFind struct {
 	Name       string `placeholder:"PATTERN" help:"Only files and directories with this name: * is any text, ? one character, [a-z] one of a range."`
 	Containing string `placeholder:"TEXT" help:"Print the lines that contain this text, with their numbers."`
 	Max        int    `default:"1000" placeholder:"N" help:"Print at most N matches, 1 to 1000. (${default})"`
-	Place      string `arg:"" name:"runner[:path]" complete:"runner" help:"The runner; with a path, a directory there. Default: /workspace."`
+	Location   string `arg:"" name:"runner[:path]" complete:"runner" help:"The runner; with a path, a directory there. Default: /workspace."`
 }
 
 // codeNoMatch is the exit code of a search without a match, as in grep(1).
@@ -33,7 +33,7 @@ func (c *runnerFind) Run(ctx context.Context, s command.Streams, server client.S
 	if c.Name == "" && c.Containing == "" {
 		return errors.New("say what to find: give --name, --containing, or both")
 	}
-	runner, dir := directory(c.Place)
+	runner, dir := directory(c.Location)
 	out, err := client.SearchFiles(ctx, server, runner, command.Optional(dir), command.Optional(paths.Given(c.Name)), command.Optional(c.Containing), &c.Max)
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ type runnerWatch struct {
 	command.Flags
 	JSON      bool   `name:"json" help:"Print one JSON object per change and line, with the API's names."`
 	Recursive bool   `short:"r" help:"Include changes in subdirectories."`
-	Place     string `arg:"" name:"runner[:path]" complete:"runner" help:"The runner; with a path, a directory there. Default: /workspace."`
+	Location  string `arg:"" name:"runner[:path]" complete:"runner" help:"The runner; with a path, a directory there. Default: /workspace."`
 }
 
 // Run prints changes until the runner is gone or a signal arrives.
@@ -89,7 +89,7 @@ func (c *runnerWatch) Run(s command.Streams) error {
 	if err != nil {
 		return err
 	}
-	runner, dir := directory(c.Place)
+	runner, dir := directory(c.Location)
 	err = server.FollowFiles(ctx, runner, dir, c.Recursive, func(change client.FileChange) error {
 		if c.JSON {
 			return output.JSONLine(s.Out, change)
@@ -125,8 +125,8 @@ func (c *runnerCopy) Run(s command.Streams) error {
 	if err != nil {
 		return err
 	}
-	from, fromRunner := splitPlace(c.Source)
-	to, toRunner := splitPlace(c.Destination)
+	from, fromRunner := splitLocation(c.Source)
+	to, toRunner := splitLocation(c.Destination)
 	if (fromRunner == "") == (toRunner == "") {
 		return errors.New("one of the two paths must be in a runner (RUNNER:PATH) and the other local")
 	}
@@ -144,8 +144,8 @@ func (c *runnerCopy) Run(s command.Streams) error {
 	return err
 }
 
-// splitPlace splits RUNNER:PATH. A local path has no runner.
-func splitPlace(text string) (path, runner string) {
+// splitLocation splits RUNNER:PATH. A local path has no runner.
+func splitLocation(text string) (path, runner string) {
 	if before, after, ok := strings.Cut(text, ":"); ok && before != "" && !strings.Contains(before, "/") {
 		return after, before
 	}

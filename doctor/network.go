@@ -167,7 +167,7 @@ func tryNetwork(ctx context.Context, srv *server.Server) finding.Finding {
 		return noNetwork(err)
 	}
 	defer func() { _ = client.Delete(ctx, reached, environment) }() // on an error, it is removed with the server
-	p := patient{client: reached}
+	p := subject{client: reached}
 	var err error
 	if p.runner, _, err = p.claim(ctx, environment); err != nil {
 		out, why := client.GetPool(ctx, reached, environment)

@@ -94,11 +94,11 @@ func (a Attack) resolved() Attack {
 	return a
 }
 
-// asked returns the prober's arguments for places such as tcp/192.0.2.1,192.0.2.2. An address without
+// asked returns the prober's arguments for destinations such as tcp/192.0.2.1,192.0.2.2. An address without
 // a port gets the one at which the simulated network responds.
-func asked(places []string) (all []string) {
-	for _, place := range places {
-		network, list, _ := strings.Cut(place, "/")
+func asked(destinations []string) (all []string) {
+	for _, to := range destinations {
+		network, list, _ := strings.Cut(to, "/")
 		for at := range strings.SplitSeq(list, ",") {
 			if _, _, err := net.SplitHostPort(at); err != nil {
 				at = net.JoinHostPort(at, strconv.Itoa(world.Port))

@@ -241,7 +241,7 @@ func queued(fd int) int {
 
 // neighbours sends to the given number of addresses on the runner's link, and prints how many of
 // them are in the kernel's neighbour table.
-func neighbours(places int) {
+func neighbours(addresses int) {
 	interfaces, err := net.Interfaces()
 	if err != nil {
 		say("knows nothing", result(err))
@@ -252,7 +252,7 @@ func neighbours(places int) {
 		say("knows nothing", result(err))
 		return
 	}
-	for n := range places {
+	for n := range addresses {
 		at := &unix.SockaddrInet6{Port: 9, ZoneId: uint32(interfaces[len(interfaces)-1].Index), Addr: [16]byte{0: 0xfe, 1: 0x80, 13: 1, 14: byte(n >> 8), 15: byte(n)}}
 		_ = unix.Sendto(fd, []byte{0}, 0, at) // an address to which sending fails adds no neighbour
 	}

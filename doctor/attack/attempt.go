@@ -13,9 +13,9 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A scene is one attack while it runs.
-type scene struct {
-	*crew
+// An attempt is one attack while it runs.
+type attempt struct {
+	*executor
 	attack  Attack
 	runner  string
 	another string
@@ -25,10 +25,10 @@ type scene struct {
 }
 
 // seen returns the output of all steps so far. Attack.Held is matched against it.
-func (s *scene) seen() string { return strings.Join(s.steps, "\n") + "\n" }
+func (s *attempt) seen() string { return strings.Join(s.steps, "\n") + "\n" }
 
 // run does the steps and records their outputs. It returns an error if the attack couldn't run to its end.
-func (s *scene) run(ctx context.Context) (err error) {
+func (s *attempt) run(ctx context.Context) (err error) {
 	if s.stays() && s.gentle[s.attack.Reach] != "" {
 		s.runner = s.gentle[s.attack.Reach]
 	} else if s.runner, err = s.newRunner(ctx); err != nil {
@@ -69,11 +69,11 @@ func (s *scene) run(ctx context.Context) (err error) {
 }
 
 // stays reports whether later attacks use the same runner.
-func (s *scene) stays() bool { return s.attack.Gentle || s.Sparing }
+func (s *attempt) stays() bool { return s.attack.Gentle || s.Sparing }
 
 // newRunner claims a runner and uploads the prober if a step needs it. Before a bomb it reads the
 // runner's limits back.
-func (s *scene) newRunner(ctx context.Context) (string, error) {
+func (s *attempt) newRunner(ctx context.Context) (string, error) {
 	environment, err := s.environmentOf(ctx, s.attack)
 	if err != nil {
 		return "", fmt.Errorf("create an environment: %w", err)
@@ -88,7 +88,7 @@ func (s *scene) newRunner(ctx context.Context) (string, error) {
 		}
 	}
 	if s.stays() || slices.ContainsFunc(s.attack.Steps, func(step Step) bool { return strings.Contains(strings.Join(step.command, " ")+step.script, proberPath) }) {
-		if err := s.arm(ctx, runner); err != nil {
+		if err := s.uploadProber(ctx, runner); err != nil {
 			return runner, fmt.Errorf("upload the prober: %w", err)
 		}
 	}
@@ -96,7 +96,7 @@ func (s *scene) newRunner(ctx context.Context) (string, error) {
 }
 
 // do does one step and returns its output.
-func (s *scene) do(ctx context.Context, step Step) (string, error) {
+func (s *attempt) do(ctx context.Context, step Step) (string, error) {
 	runner := s.runner
 	if step.other {
 		runner = s.another
@@ -138,7 +138,7 @@ func (s *scene) do(ctx context.Context, step Step) (string, error) {
 }
 
 // post sends a body to the API unchanged.
-func (s *scene) post(ctx context.Context, runner string, step Step) (string, error) {
+func (s *attempt) post(ctx context.Context, runner string, step Step) (string, error) {
 	if err := s.Server.Post(ctx, []byte(strings.ReplaceAll(step.text, "{runner}", runner)), nil); err != nil {
 		return refusal(err)
 	}
@@ -146,7 +146,7 @@ func (s *scene) post(ctx context.Context, runner string, step Step) (string, err
 }
 
 // next releases the runner and claims a new one.
-func (s *scene) next(ctx context.Context) (string, error) {
+func (s *attempt) next(ctx context.Context) (string, error) {
 	if err := client.Release(ctx, s.Server, s.runner); err != nil {
 		return "", err
 	}
@@ -157,7 +157,7 @@ func (s *scene) next(ctx context.Context) (string, error) {
 }
 
 // image creates an environment from an image. If that works, the attack continues in one of its runners.
-func (s *scene) image(ctx context.Context, step Step) (string, error) {
+func (s *attempt) image(ctx context.Context, step Step) (string, error) {
 	name := s.environment + "-image"
 	path := filepath.Join(s.Images, name)
 	if err := os.WriteFile(path, step.archive(s.Bait.Path), 0o600); err != nil {
@@ -187,7 +187,7 @@ func (s *scene) image(ctx context.Context, step Step) (string, error) {
 }
 
 // unpacked waits until an environment's image is ready or has failed.
-func (s *scene) unpacked(ctx context.Context, environment string) (refused bool, err error) {
+func (s *attempt) unpacked(ctx context.Context, environment string) (refused bool, err error) {
 	tick := time.NewTicker(20 * time.Millisecond) // a query can't wait for that
 	defer tick.Stop()
 	for {
@@ -207,7 +207,7 @@ func (s *scene) unpacked(ctx context.Context, environment string) (refused bool,
 }
 
 // cleanUp releases the runners and returns what remains of them.
-func (s *scene) cleanUp(ctx context.Context) (left []string, err error) {
+func (s *attempt) cleanUp(ctx context.Context) (left []string, err error) {
 	if s.stays() && s.another == "" {
 		return nil, nil // it is removed with the environment
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A crew runs attacks on one server. It isn't safe for concurrent use.
-type crew struct {
-	Place
+// An executor runs attacks on one server. It isn't safe for concurrent use.
+type executor struct {
+	Target
 	prober       []byte
 	environment  string
 	environments []string         // to delete
@@ -39,7 +39,7 @@ const CPUMHz = 1000
 const outputLimit = 1 << 20
 
 // prepare creates the environment and claims the neighbour. It returns the server's version.
-func (c *crew) prepare(ctx context.Context) (version string, err error) {
+func (c *executor) prepare(ctx context.Context) (version string, err error) {
 	c.environment, c.gentle = "attack-"+strings.ToLower(rand.Text()[:8]), map[Reach]string{}
 	out, err := client.GetVersion(ctx, c.Server)
 	if err != nil {
@@ -56,7 +56,7 @@ func (c *crew) prepare(ctx context.Context) (version string, err error) {
 }
 
 // put creates an environment for attacked runners.
-func (c *crew) put(ctx context.Context, input client.PutEnvironmentInput) error {
+func (c *executor) put(ctx context.Context, input client.PutEnvironmentInput) error {
 	input.Resources, input.Isolation, input.OutputLimit = resourcesInput(), &c.Tier, new(int64(outputLimit))
 	if c.Image != "" && input.Image == nil {
 		input.Image = &c.Image
@@ -82,7 +82,7 @@ func overlay(input any, named map[string]any) error {
 }
 
 // environmentOf returns the environment of an attack's runners. It creates it on first use.
-func (c *crew) environmentOf(ctx context.Context, a Attack) (string, error) {
+func (c *executor) environmentOf(ctx context.Context, a Attack) (string, error) {
 	input := client.PutEnvironmentInput{PoolSize: new(1)}
 	switch {
 	case a.Warm:
@@ -98,8 +98,8 @@ func (c *crew) environmentOf(ctx context.Context, a Attack) (string, error) {
 	return input.Id, c.put(ctx, input)
 }
 
-// cleanUp deletes the environments that the crew created.
-func (c *crew) cleanUp(ctx context.Context) error {
+// cleanUp deletes the environments that the executor created.
+func (c *executor) cleanUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	var errs []error
@@ -110,17 +110,17 @@ func (c *crew) cleanUp(ctx context.Context) error {
 }
 
 // claim claims a runner and returns its id. It waits up to 45 s for one.
-func (c *crew) claim(ctx context.Context, environment string) (string, error) {
+func (c *executor) claim(ctx context.Context, environment string) (string, error) {
 	return client.Claim(ctx, c.Server, client.ClaimRunnerInput{EnvironmentId: environment, WaitFor: new(45)})
 }
 
-// arm uploads the prober to a runner.
-func (c *crew) arm(ctx context.Context, runner string) error {
+// uploadProber uploads the prober to a runner.
+func (c *executor) uploadProber(ctx context.Context, runner string) error {
 	return c.Server.UploadFile(ctx, runner, proberPath, "0755", false, int64(len(c.prober)), bytes.NewReader(c.prober))
 }
 
 // begin starts a command and returns the id of its execution.
-func (c *crew) begin(ctx context.Context, runner string, s Step) (string, error) {
+func (c *executor) begin(ctx context.Context, runner string, s Step) (string, error) {
 	input := client.StartExecutionInput{RunnerId: runner, TimeLimit: &s.seconds, Privileged: &s.root}
 	if s.script != "" {
 		input.Shell = new(c.fill(s.script, plain))
@@ -147,7 +147,7 @@ func plain(text string) string { return text }
 const mostSeen = 8 << 10
 
 // result waits for the end of an execution, at most the given seconds, and returns its state and output.
-func (c *crew) result(ctx context.Context, execution string, seconds int) (client.Result, error) {
+func (c *executor) result(ctx context.Context, execution string, seconds int) (client.Result, error) {
 	out, err := client.GetResult(ctx, c.Server, execution, seconds, mostSeen)
 	if err != nil {
 		return client.Result{}, err
@@ -159,7 +159,7 @@ func (c *crew) result(ctx context.Context, execution string, seconds int) (clien
 const patience = 8
 
 // execute runs a command to its end and returns its output and outcome.
-func (c *crew) execute(ctx context.Context, runner string, s Step) (string, error) {
+func (c *executor) execute(ctx context.Context, runner string, s Step) (string, error) {
 	id, err := c.begin(ctx, runner, s)
 	if err != nil {
 		return refusal(err)
@@ -175,7 +175,7 @@ func (c *crew) execute(ctx context.Context, runner string, s Step) (string, erro
 }
 
 // start starts a command, and returns when it has printed something or ended.
-func (c *crew) start(ctx context.Context, runner string, s Step) (string, error) {
+func (c *executor) start(ctx context.Context, runner string, s Step) (string, error) {
 	id, err := c.begin(ctx, runner, s)
 	if err != nil {
 		return refusal(err)
@@ -208,7 +208,7 @@ func refusal(err error) (string, error) {
 }
 
 // upload uploads a file.
-func (c *crew) upload(ctx context.Context, runner string, s Step) (string, error) {
+func (c *executor) upload(ctx context.Context, runner string, s Step) (string, error) {
 	err := c.Server.UploadFile(ctx, runner, c.fill(s.path, plain), "", false, int64(len(s.text)), strings.NewReader(s.text))
 	if err != nil {
 		return refusal(err)
@@ -217,7 +217,7 @@ func (c *crew) upload(ctx context.Context, runner string, s Step) (string, error
 }
 
 // read downloads a file.
-func (c *crew) read(ctx context.Context, runner string, s Step) (string, error) {
+func (c *executor) read(ctx context.Context, runner string, s Step) (string, error) {
 	out, err := client.GetFile(ctx, c.Server, runner, c.fill(s.path, plain))
 	if err != nil {
 		return refusal(err)
@@ -242,7 +242,7 @@ func (c *crew) read(ctx context.Context, runner string, s Step) (string, error) 
 }
 
 // list lists a directory recursively.
-func (c *crew) list(ctx context.Context, runner string, s Step) (string, error) {
+func (c *executor) list(ctx context.Context, runner string, s Step) (string, error) {
 	out, err := client.GetFiles(ctx, c.Server, runner, new(c.fill(s.path, plain)), new(1000), nil)
 	if err != nil {
 		return refusal(err)
@@ -260,7 +260,7 @@ func (c *crew) list(ctx context.Context, runner string, s Step) (string, error) 
 }
 
 // find searches the files of a directory for a text.
-func (c *crew) find(ctx context.Context, runner string, s Step) (string, error) {
+func (c *executor) find(ctx context.Context, runner string, s Step) (string, error) {
 	out, err := client.SearchFiles(ctx, c.Server, runner, &s.path, nil, &s.text, new(100))
 	if err != nil {
 		return refusal(err)
