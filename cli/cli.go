@@ -86,17 +86,22 @@ func Execute(grammar any, description string, arguments []string, s command.Stre
 	return run(s, selected)
 }
 
-// run runs the selected command. A parameter of its Run that is a context ends with the first signal;
-// one that is a Sender is connected to the server of the command's flags.
+// run runs the selected command. Its method Run may take a context, which ends with the first signal,
+// and a client of the server that the command's flags name: a Sender retries, a *Client doesn't.
 func run(s command.Streams, selected *kong.Context) int {
 	stop := func() {}
 	defer func() { stop() }()
-	err := errors.Join(selected.BindToProvider(func() (ctx context.Context) {
-		ctx, stop = command.Stoppable()
-		return ctx
-	}), selected.BindToProvider(func() (client.Sender, error) {
-		return selected.Selected().Target.Addr().Interface().(interface{ Patient() (client.Sender, error) }).Patient()
-	}))
+	flags := func() command.Flags {
+		return selected.Selected().Target.FieldByName("Flags").Interface().(command.Flags)
+	}
+	err := errors.Join(
+		selected.BindToProvider(func() (ctx context.Context) {
+			ctx, stop = command.Stoppable()
+			return ctx
+		}),
+		selected.BindToProvider(func() (*client.Client, error) { return flags().Client() }),
+		selected.BindToProvider(func() (client.Sender, error) { return flags().Patient() }),
+	)
 	if err == nil {
 		err = selected.Run()
 	}

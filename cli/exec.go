@@ -101,13 +101,7 @@ type execFollow struct {
 }
 
 // Run follows an execution.
-func (c *execFollow) Run(s command.Streams) error {
-	ctx, stop := command.Stoppable()
-	defer stop()
-	server, err := c.Client()
-	if err != nil {
-		return err
-	}
+func (c *execFollow) Run(ctx context.Context, s command.Streams, server *client.Client) error {
 	out, errs := output.Guarded(s.Out, c.Raw), output.Guarded(s.Err, c.Raw)
 	defer out.Close()
 	defer errs.Close()
@@ -118,6 +112,7 @@ func (c *execFollow) Run(s command.Streams) error {
 		return err
 	}
 	if !c.FromStart {
+		var err error
 		if f.After, err = latest(ctx, patient, c.ID); err != nil {
 			return err
 		}

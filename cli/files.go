@@ -28,8 +28,6 @@ const codeNoMatch = 1
 
 // Run searches files.
 func (c *runnerFind) Run(ctx context.Context, s command.Streams, server client.Sender) error {
-	ctx, stop := command.Stoppable()
-	defer stop()
 	if c.Name == "" && c.Containing == "" {
 		return errors.New("say what to find: give --name, --containing, or both")
 	}
@@ -82,15 +80,9 @@ type runnerWatch struct {
 }
 
 // Run prints changes until the runner is gone or a signal arrives.
-func (c *runnerWatch) Run(s command.Streams) error {
-	ctx, stop := command.Stoppable()
-	defer stop()
-	server, err := c.Client()
-	if err != nil {
-		return err
-	}
+func (c *runnerWatch) Run(ctx context.Context, s command.Streams, server *client.Client) error {
 	runner, dir := directory(c.Location)
-	err = server.FollowFiles(ctx, runner, dir, c.Recursive, func(change client.FileChange) error {
+	err := server.FollowFiles(ctx, runner, dir, c.Recursive, func(change client.FileChange) error {
 		if c.JSON {
 			return output.JSONLine(s.Out, change)
 		}
@@ -120,18 +112,12 @@ type runnerCopy struct {
 }
 
 // Run copies files.
-func (c *runnerCopy) Run(s command.Streams) error {
-	server, err := c.Client()
-	if err != nil {
-		return err
-	}
+func (c *runnerCopy) Run(ctx context.Context, s command.Streams, server *client.Client) (err error) {
 	from, fromRunner := splitLocation(c.Source)
 	to, toRunner := splitLocation(c.Destination)
 	if (fromRunner == "") == (toRunner == "") {
 		return errors.New("one of the two paths must be in a runner (RUNNER:PATH) and the other local")
 	}
-	ctx, stop := command.Stoppable()
-	defer stop()
 	cp := copying.Copier{Stdin: s.In, Stdout: s.Out, Stderr: s.Err, Client: server, Runner: fromRunner + toRunner, Recursive: c.Recursive, Protected: c.Protected, Quiet: c.Quiet}
 	if toRunner != "" {
 		err = cp.In(ctx, from, to)

@@ -85,13 +85,7 @@ type runnerClaim struct {
 }
 
 // Run claims a runner.
-func (c *runnerClaim) Run(s command.Streams) error {
-	ctx, stop := command.Stoppable()
-	defer stop()
-	server, err := c.Client()
-	if err != nil {
-		return err
-	}
+func (c *runnerClaim) Run(ctx context.Context, s command.Streams, server *client.Client) error {
 	request, err := c.request()
 	if err != nil {
 		return err

@@ -29,14 +29,14 @@ type AuditCommand struct {
 }
 
 // Run prints the audit log.
-func (c *AuditCommand) Run(s command.Streams) error {
+func (c *AuditCommand) Run(ctx context.Context, s command.Streams, server *client.Client) error {
 	switch {
 	case c.Lines < 0:
 		return fmt.Errorf("--lines is %d, but must be 0 or more", c.Lines)
 	case c.Follow && c.To != "":
 		return errors.New("--follow prints new entries, so --to has no meaning: remove one of them")
 	}
-	r := auditReader{c: c, out: s.Out}
+	r := auditReader{c: c, out: s.Out, server: server}
 	var err error
 	if r.from, err = command.Moment("--from", c.From); err != nil {
 		return err
@@ -44,11 +44,6 @@ func (c *AuditCommand) Run(s command.Streams) error {
 	if r.to, err = command.Moment("--to", c.To); err != nil {
 		return err
 	}
-	if r.server, err = c.Client(); err != nil {
-		return err
-	}
-	ctx, stop := command.Stoppable()
-	defer stop()
 	if c.Lines > 0 {
 		err = r.newest(ctx, c.Lines)
 	} else {

@@ -32,14 +32,9 @@ type tokenCreate struct {
 }
 
 // Run creates a token. It doesn't retry after a broken connection: that could create two tokens.
-func (c *tokenCreate) Run(s command.Streams) error {
-	ctx, stop := command.Stoppable()
-	defer stop()
-	server, err := c.Client()
-	if err != nil {
-		return err
-	}
+func (c *tokenCreate) Run(ctx context.Context, s command.Streams, server *client.Client) error {
 	in := client.CreateTokenInput{Name: c.Name, Role: client.Role(c.Role), Tenant: command.Optional(c.Tenant)}
+	var err error
 	if in.ExpiresIn, err = lifetime("--expires", c.Expires); err != nil {
 		return err
 	}
