@@ -145,7 +145,7 @@ func (c *Command) trust(served config.Config) *tls.Config {
 	return trust // on an error, the finding about the server says what is wrong
 }
 
-// listening checks the server at url, which is empty if the kernel chooses the port.
+// listening checks the server at url. "": the kernel chooses the port, so the url is unknown.
 func listening(ctx context.Context, url string, trust *tls.Config, token string) finding.Finding {
 	const name = "server"
 	if url == "" {

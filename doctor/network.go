@@ -161,13 +161,13 @@ func tryNetwork(ctx context.Context, srv *server.Server) finding.Finding {
 	const environment = "doctor-network"
 	input := client.PutEnvironmentInput{
 		Id: environment, PoolSize: new(int), Network: &client.NetworkInput{Access: new(true), ExposedPorts: []int{8000}},
-		Resources: &client.ResourcesInput{MemoryMiB: new(doctorMemoryMiB), Processes: new(doctorProcesses), CpuMHz: new(doctorCPUMHz)},
+		Resources: &client.ResourcesInput{MemoryMiB: pointer(doctorMemoryMiB), Processes: pointer(doctorProcesses), CpuMHz: pointer(doctorCPUMHz)},
 	}
 	if err := client.Put(ctx, reached, input); err != nil {
 		return noNetwork(err)
 	}
 	defer func() { _ = client.Delete(ctx, reached, environment) }() // on an error, it is removed with the server
-	p := subject{client: reached}
+	p := patient{client: reached}
 	var err error
 	if p.runner, _, err = p.claim(ctx, environment); err != nil {
 		out, why := client.GetPool(ctx, reached, environment)

@@ -57,14 +57,14 @@ func examineSandbox(ctx context.Context, settings config.Config, accepted bool, 
 	err = private.Run(ctx, settings, zap.NewNop(), say, func(ctx context.Context, srv *server.Server) error {
 		report(finding.Fine("parts", "cgroups, namespaces and the helper work; ready in %v", time.Since(began).Round(time.Millisecond)))
 		env := engine.PutEnvironmentInput{ID: "doctor", PoolSize: new(int)}
-		env.MemoryMiB, env.Processes, env.CPUMHz = new(doctorMemoryMiB), new(doctorProcesses), new(doctorCPUMHz)
+		env.MemoryMiB, env.Processes, env.CPUMHz = pointer(doctorMemoryMiB), pointer(doctorProcesses), pointer(doctorCPUMHz)
 		if _, _, err := srv.Engine.PutEnvironment(ctx, env); err != nil {
 			return err
 		}
 		for _, lost := range srv.Limitations() {
 			report(finding.Warning("limitations", "see docs/guides/isolation-tiers.md, \"An ordinary user\", and docs/guides/operating.md", "%s", lost))
 		}
-		p := subject{client: srv.Client(), group: srv.Config().CgroupParent, accepted: accepted}
+		p := patient{client: srv.Client(), group: srv.Config().CgroupParent, accepted: accepted}
 		defer p.client.CloseIdle()
 		var took time.Duration
 		var err error
@@ -107,8 +107,11 @@ func splitAdvice(text string) (what, advice string) {
 	return text, "programs can't run until this is fixed"
 }
 
-// A subject is the runner under examination.
-type subject struct {
+// pointer returns a pointer to a copy of n, as optional inputs need it.
+func pointer(n int) *int { return &n }
+
+// A patient is the runner under examination.
+type patient struct {
 	client *client.Client
 	group  string // cgroup of the server's runners
 	runner string
@@ -117,19 +120,19 @@ type subject struct {
 }
 
 // claim claims a runner and measures how long that takes. It waits up to 30 s for one.
-func (p *subject) claim(ctx context.Context, environment string) (runner string, took time.Duration, err error) {
+func (p *patient) claim(ctx context.Context, environment string) (runner string, took time.Duration, err error) {
 	began := time.Now()
-	runner, err = client.Claim(ctx, p.client, client.ClaimRunnerInput{EnvironmentId: environment, WaitFor: new(30)})
+	runner, err = client.Claim(ctx, p.client, client.ClaimRunnerInput{EnvironmentId: environment, WaitFor: pointer(30)})
 	return runner, time.Since(began), err
 }
 
 // shell runs a script in the runner.
-func (p *subject) shell(ctx context.Context, script string) (client.Result, error) {
+func (p *patient) shell(ctx context.Context, script string) (client.Result, error) {
 	return p.limited(ctx, script, 120)
 }
 
 // limited runs a script with a time limit in seconds in the runner.
-func (p *subject) limited(ctx context.Context, script string, limit int) (client.Result, error) {
+func (p *patient) limited(ctx context.Context, script string, limit int) (client.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, 150*time.Second)
 	defer cancel()
 	return client.Run(ctx, p.client, client.StartExecutionInput{RunnerId: p.runner, Shell: &script, TimeLimit: &limit})
@@ -137,7 +140,7 @@ func (p *subject) limited(ctx context.Context, script string, limit int) (client
 
 // repeat checks, twice in the same runner, that executions work after one whose processes had to be
 // killed.
-func (p *subject) repeat(ctx context.Context) (finding.Finding, error) {
+func (p *patient) repeat(ctx context.Context) (finding.Finding, error) {
 	const name = "executions"
 	for range 2 {
 		for _, e := range []struct {
@@ -180,7 +183,7 @@ set -- /proc/[0-9]*; echo processes $#
 // examine reports what a program sees inside of the runner, then its limits. It tries to exceed the
 // limits only if all are set. An error means that a program couldn't run, not that a finding
 // failed.
-func (p *subject) examine(ctx context.Context, report func(...finding.Finding)) error {
+func (p *patient) examine(ctx context.Context, report func(...finding.Finding)) error {
 	seen, err := p.shell(ctx, observe)
 	if err != nil {
 		return err
@@ -266,7 +269,7 @@ func ownRange(lines []string) bool {
 }
 
 // readBack reads the limits and the members of the runner's cgroups from the kernel.
-func (p *subject) readBack() []finding.Finding {
+func (p *patient) readBack() []finding.Finding {
 	trees, err := runnersTrees()
 	if err != nil && uids.Root() {
 		return []finding.Finding{finding.Failure("limits", "mount the cgroup file system", "%v", err)}
@@ -332,7 +335,7 @@ func judgeLimit(controller, file, value string, most int64, members int, err err
 }
 
 // exceedLimits runs programs that exceed a limit, and checks their outcomes.
-func (p *subject) exceedLimits(ctx context.Context, report func(...finding.Finding)) error {
+func (p *patient) exceedLimits(ctx context.Context, report func(...finding.Finding)) error {
 	for _, o := range []struct {
 		name, script string
 		outcome      runtime.Outcome

@@ -18,7 +18,7 @@ const doctorTier = "doctor-tier"
 
 // examineTiers tests every isolation tier and runtime of the settings other than namespaces, with a
 // runner of each.
-func examineTiers(ctx context.Context, srv *server.Server, p *subject) []finding.Finding {
+func examineTiers(ctx context.Context, srv *server.Server, p *patient) []finding.Finding {
 	var all []finding.Finding
 	gvisor := false
 	for _, tier := range srv.Tiers(ctx) {
@@ -43,7 +43,7 @@ func noGVisor() finding.Finding {
 
 // examineTier claims a runner of one tier and runs a program in it. Problems are warnings: the
 // other tiers work without it.
-func examineTier(ctx context.Context, srv *server.Server, p *subject, tier tiers.Tier) finding.Finding {
+func examineTier(ctx context.Context, srv *server.Server, p *patient, tier tiers.Tier) finding.Finding {
 	name, setting := "gVisor", "gvisor-runtime"
 	if tier.Runtime != "" {
 		name, setting = "runtime "+tier.Runtime, "oci-runtimes"
@@ -54,7 +54,7 @@ func examineTier(ctx context.Context, srv *server.Server, p *subject, tier tiers
 	}
 	env := engine.PutEnvironmentInput{
 		ID: doctorTier, PoolSize: new(int), Isolation: &tier.Isolation, Runtime: &tier.Runtime,
-		MemoryMiB: new(doctorMemoryMiB), Processes: new(doctorProcesses), CPUMHz: new(doctorCPUMHz),
+		MemoryMiB: pointer(doctorMemoryMiB), Processes: pointer(doctorProcesses), CPUMHz: pointer(doctorCPUMHz),
 	}
 	if _, _, err := srv.Engine.PutEnvironment(ctx, env); err != nil {
 		return finding.Warning(name, advice, "%v", err)
