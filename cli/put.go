@@ -142,20 +142,20 @@ func (c *envPut) applyTo(input *client.PutEnvironmentInput) error {
 	if input.Network == nil {
 		input.Network = &client.NetworkInput{}
 	}
-	replace(&input.IfRevision, c.IfRevision)
-	replace(&input.Tenant, c.Tenant)
-	replace(&input.Shared, c.Shared)
-	replace(&input.Image, c.Image)
-	replace(&input.PoolSize, c.PoolSize)
-	replace(&input.Resources.CpuMHz, c.CPU)
-	replace(&input.Resources.MemoryMiB, c.Memory)
-	replace(&input.Resources.Processes, c.Processes)
-	replace(&input.Resources.WorkspaceMiB, c.Workspace)
-	replace(&input.Network.Access, c.Network)
-	replace(&input.Isolation, c.Isolation)
-	replace(&input.Runtime, c.Runtime)
-	replace(&input.DefaultTimeLimit, c.DefaultTimeLimit)
-	replace(&input.OutputLimit, c.OutputLimit)
+	command.Override(&input.IfRevision, c.IfRevision)
+	command.Override(&input.Tenant, c.Tenant)
+	command.Override(&input.Shared, c.Shared)
+	command.Override(&input.Image, c.Image)
+	command.Override(&input.PoolSize, c.PoolSize)
+	command.Override(&input.Resources.CpuMHz, c.CPU)
+	command.Override(&input.Resources.MemoryMiB, c.Memory)
+	command.Override(&input.Resources.Processes, c.Processes)
+	command.Override(&input.Resources.WorkspaceMiB, c.Workspace)
+	command.Override(&input.Network.Access, c.Network)
+	command.Override(&input.Isolation, c.Isolation)
+	command.Override(&input.Runtime, c.Runtime)
+	command.Override(&input.DefaultTimeLimit, c.DefaultTimeLimit)
+	command.Override(&input.OutputLimit, c.OutputLimit)
 	if c.NoPorts {
 		input.Network.ExposedPorts = []int{}
 	}
@@ -179,13 +179,6 @@ func (c *envPut) applyTo(input *client.PutEnvironmentInput) error {
 	}
 	input.Variables = append(input.Variables, variables...)
 	return nil
-}
-
-// replace sets a field to by, unless by is nil.
-func replace[T any](field **T, by *T) {
-	if by != nil {
-		*field = by
-	}
 }
 
 // readEnvironments reads every document of a file; "-" reads in. An error names the line.

@@ -79,16 +79,16 @@ func (c *tenantPut) Run(ctx context.Context, s command.Streams, server client.Se
 			quotas = client.QuotasInput(tenant.Quotas)
 		}
 	}
-	override(&quotas.Runners, c.Runners)
-	override(&quotas.Waiting, c.Waiting)
-	override(&quotas.Executions, c.Executions)
-	override(&quotas.ClaimsPerMinute, c.ClaimsPerMinute)
-	override(&quotas.CpuSecondsPerDay, c.CPUSecondsPerDay)
-	override(&quotas.OutputBytesPerDay, c.OutputBytesPerDay)
-	override(&quotas.Subscriptions, c.Subscriptions)
-	override(&quotas.PoolRunners, c.PoolRunners)
-	override(&quotas.MemoryMiB, c.MemoryMiB)
-	override(&quotas.CpuMHz, c.CPUMHz)
+	command.Override(&quotas.Runners, c.Runners)
+	command.Override(&quotas.Waiting, c.Waiting)
+	command.Override(&quotas.Executions, c.Executions)
+	command.Override(&quotas.ClaimsPerMinute, c.ClaimsPerMinute)
+	command.Override(&quotas.CpuSecondsPerDay, c.CPUSecondsPerDay)
+	command.Override(&quotas.OutputBytesPerDay, c.OutputBytesPerDay)
+	command.Override(&quotas.Subscriptions, c.Subscriptions)
+	command.Override(&quotas.PoolRunners, c.PoolRunners)
+	command.Override(&quotas.MemoryMiB, c.MemoryMiB)
+	command.Override(&quotas.CpuMHz, c.CPUMHz)
 	out, err := client.PutTenant(ctx, server, client.PutTenantInput{Id: c.ID, Weight: c.Weight, Quotas: &quotas})
 	if err != nil {
 		return err
@@ -98,13 +98,6 @@ func (c *tenantPut) Run(ctx context.Context, s command.Streams, server client.Se
 		did = "created"
 	}
 	return c.Print(s.Out, out.PutTenant, output.Table{Head: []string{fmt.Sprintf("tenant %s: %s", c.ID, did)}})
-}
-
-// override sets *to to a flag's value if the flag was given.
-func override[N any](to **N, flag *N) {
-	if flag != nil {
-		*to = flag
-	}
 }
 
 type tenantDelete struct {

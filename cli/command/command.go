@@ -113,3 +113,10 @@ func Moment(flag, text string) (*time.Time, error) {
 	}
 	return new(time.Now().Add(-before)), nil
 }
+
+// Override sets a field to a flag's value, if the flag was given.
+func Override[T any](field **T, flag *T) {
+	if flag != nil {
+		*field = flag
+	}
+}
