@@ -40,16 +40,6 @@ type helperCommand struct {
 	Runtimes config.Runtimes `embed:""`
 }
 
-// Help returns the long text of rockpool helper --help.
-func (helperCommand) Help() string {
-	return `Makes and removes sandboxes for a server without root. Only the helper needs root:
-
-    sudo rockpool helper --user rockpool
-    sudo -u rockpool rockpool serve --data /var/lib/rockpool --sandbox-helper /run/rockpool/sandbox.sock
-
-The helper writes its programs to --state and then becomes the small program rockpool-sandbox. That program accepts only ids, names, digests and numbers, and only from --user. Runners keep running when the helper or the server ends, and survive a restart of either. Use the same version for both. docs/guides/isolation-tiers.md has units for systemd.`
-}
-
 // An imageWorkerCommand works on an image; a helper, or a server without root, starts it.
 type imageWorkerCommand struct {
 	AwaitUsers bool `hidden:""`

@@ -28,30 +28,6 @@ type serveCommand struct {
 	settings      config.File // that was read
 }
 
-// Help returns the long text of rockpool serve --help.
-func (serveCommand) Help() string {
-	return `Serves the GraphQL API at http://ADDRESS/graphql until it gets SIGINT, SIGTERM or, when its terminal closes, SIGHUP. Then it stops within --stop-within. A second signal, at least a second later, ends it immediately. As a service of systemd or under nohup it ignores SIGHUP.
-
-On first start it creates an environment for each language that it finds on this machine: shell, and python, node and c if they are installed. On Nomad it creates none. When the first runner is ready, it prints a line to stdout. Everything else is logged to stderr.
-
-Runners keep running when the server ends, for whatever reason, unless it is stopped with --on-stop=remove. The next start on the same data takes over idle and claimed runners. To remove all runners, start the server with --on-stop=remove and stop it.
-
-With --cluster=nomad, runners are jobs of a Nomad cluster. docs/guides/nomad.md shows how to set it up.
-
-    rockpool serve
-    rockpool serve --listen 127.0.0.1:9000 --data /srv/rockpool
-    rockpool serve --config rockpool.yaml
-    rockpool serve --listen :8080 --token-file token --allowed-hosts pool.example.org --behind-proxy
-    rockpool serve --cluster nomad --nomad-address http://127.0.0.1:4646 --advertise-url http://127.0.0.1:8080
-
-Each setting is a flag, a variable, or a key of the settings file with the flag's name. A flag overrides a variable, and a variable overrides the file. docs/reference/settings.md explains all settings; docs/config.example.yaml is a file with the defaults.
-
-Exit codes:
-    0    a signal stopped it
-    2    the command line or the settings file is invalid
-    125  it couldn't start, a setting is out of range, or it failed; stderr says why`
-}
-
 // BeforeResolve reads the settings file; kong calls it.
 func (c *serveCommand) BeforeResolve(parsed *kong.Context) error {
 	serve := parsed.Selected()

@@ -118,7 +118,7 @@ type helpCommand struct {
 //go:embed help
 var texts embed.FS
 
-// HelpTexts gives each command of this package its long help.
+// HelpTexts gives each command its long help.
 func HelpTexts() kong.Option {
 	return kong.PostBuild(func(k *kong.Kong) error {
 		return kong.Visit(k.Model, func(node kong.Visitable, next kong.Next) error {

@@ -35,24 +35,6 @@ type buildCommand struct {
 	Cache     string   `placeholder:"DIR" complete:"file" help:"Directory for downloaded packages. (rockpool/debian in the user's cache)"`
 }
 
-// Help returns the description and examples for rockpool image build --help.
-func (buildCommand) Help() string {
-	return `Installs Debian's packages of the languages into an empty root, and writes it as an image (an archive of an OCI
-layout). It uses mmdebstrap and no container engine. Without root it needs user namespaces. Packages are downloaded
-once.
-
-    rockpool image build school --languages python3,c,java
-    rockpool image build science --languages python3 --packages python3-numpy,git
-    rockpool env put school --image file:school.tar --memory 512MiB
-
-To use it on Nomad, push it to a registry with a tool that reads OCI archives, such as skopeo:
-
-    skopeo copy oci-archive:school.tar docker://registry.example.org/school:1
-
-The same packages and SOURCE_DATE_EPOCH give the same digest, also without root. Its default is the day's begin in UTC.
-For the same packages at any time give a --mirror with snapshots.`
-}
-
 // names are the valid names of images and of Debian's packages and releases.
 var (
 	names    = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)

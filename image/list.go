@@ -18,15 +18,6 @@ type listCommand struct {
 	Recipes bool `help:"List the languages that rockpool image build can install instead, with their packages."`
 }
 
-// Help returns the description and examples for rockpool image list --help.
-func (listCommand) Help() string {
-	return `Lists the archives in the server's directory of image files, which environments name as file:NAME.
-
-    rockpool image list
-    rockpool image list --recipes
-    rockpool image list --recipes --json | jq -r '.[].id'`
-}
-
 // A listedFile is an archive, and a listedRecipe a language, in the list.
 type (
 	listedFile struct {
