@@ -14,7 +14,7 @@ import (
 	"syscall"
 
 	"github.com/rockpool/rockpool/agent/embedded"
-	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/local/image"
 	"github.com/rockpool/rockpool/local/sandbox"
@@ -40,23 +40,13 @@ type helperCommand struct {
 	Runtimes config.Runtimes `embed:""`
 }
 
-// Help returns the long text of rockpool helper --help.
-func (helperCommand) Help() string {
-	return `Makes and removes sandboxes for a server without root. Only the helper needs root:
-
-    sudo rockpool helper --user rockpool
-    sudo -u rockpool rockpool serve --data /var/lib/rockpool --sandbox-helper /run/rockpool/sandbox.sock
-
-The helper writes its programs to --state and then becomes the small program rockpool-sandbox. That program accepts only ids, names, digests and numbers, and only from --user. Runners keep running when the helper or the server ends, and survive a restart of either. Use the same version for both. docs/guides/isolation-tiers.md has units for systemd.`
-}
-
 // An imageWorkerCommand works on an image; a helper, or a server without root, starts it.
 type imageWorkerCommand struct {
 	AwaitUsers bool `hidden:""`
 }
 
 // Run works until stdin, a connection to the server, is closed.
-func (c imageWorkerCommand) Run(cli.Streams) error {
+func (c imageWorkerCommand) Run(command.Streams) error {
 	if c.AwaitUsers {
 		if err := launch.BecomeOwner(); err != nil {
 			return err
@@ -70,7 +60,7 @@ func (c imageWorkerCommand) Run(cli.Streams) error {
 }
 
 // Run installs the helper's parts, and executes rockpool-sandbox in place of this program.
-func (c *helperCommand) Run(cli.Streams) error {
+func (c *helperCommand) Run(command.Streams) error {
 	helps, err := c.daemon()
 	if err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/config/quantity"
 )
 
@@ -17,7 +17,7 @@ import (
 func parseHelper(t *testing.T, arguments ...string) (helperCommand, error) {
 	t.Helper()
 	var all commands
-	parser, err := kong.New(&all, kong.Vars{"version": "x"}, kong.Bind(cli.Streams{}), quantity.Flags())
+	parser, err := kong.New(&all, kong.Vars{"version": "x"}, kong.Bind(command.Streams{}), quantity.Flags())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/rockpool/rockpool/cli"
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/doctor"
@@ -72,7 +72,7 @@ func probePidfds() {
 
 // execute runs one command, and returns the program's exit code.
 func execute(arguments []string, in io.Reader, out, errs io.Writer) int {
-	return cli.Execute(&commands{}, description, arguments, cli.Streams{In: in, Out: out, Err: errs},
+	return cli.Execute(&commands{}, description, arguments, command.Streams{In: in, Out: out, Err: errs},
 		kong.Vars{"version": server.Version()}, kong.Bind(cli.Private{Use: usePrivate}))
 }
 
@@ -80,7 +80,7 @@ func execute(arguments []string, in io.Reader, out, errs io.Writer) int {
 type versionFlag bool
 
 // BeforeReset prints the version and ends the program; kong calls it.
-func (versionFlag) BeforeReset(app *kong.Kong, s cli.Streams) error {
+func (versionFlag) BeforeReset(app *kong.Kong, s command.Streams) error {
 	err := versionCommand{}.Run(s)
 	app.Exit(0)
 	return err
@@ -90,7 +90,7 @@ func (versionFlag) BeforeReset(app *kong.Kong, s cli.Streams) error {
 type versionCommand struct{}
 
 // Run prints the version.
-func (versionCommand) Run(s cli.Streams) error {
+func (versionCommand) Run(s command.Streams) error {
 	_, err := fmt.Fprintln(s.Out, "rockpool", server.Version())
 	return err
 }
@@ -101,7 +101,7 @@ type heirCommand struct {
 }
 
 // Run waits for the end of the process.
-func (c heirCommand) Run(s cli.Streams) error {
+func (c heirCommand) Run(s command.Streams) error {
 	settings, err := config.Private("")
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (c heirCommand) Run(s cli.Streams) error {
 
 // usePrivate implements cli.Private: it runs use with a server of its own that has the requested
 // environment. The server keeps no warm runners, because one runner is enough.
-func usePrivate(ctx context.Context, environment, file string, s cli.Streams, use func(ctx context.Context, server *client.Client) error) error {
+func usePrivate(ctx context.Context, environment, file string, s command.Streams, use func(ctx context.Context, server *client.Client) error) error {
 	settings, err := config.Private("")
 	if err != nil {
 		return err
@@ -120,12 +120,12 @@ func usePrivate(ctx context.Context, environment, file string, s cli.Streams, us
 	if err != nil {
 		return err
 	}
-	settings.Doors = []string{config.DoorMCP} // for rockpool mcp
+	settings.Compat = []string{config.CompatMCP} // for rockpool mcp
 	logger, err := server.Logger(settings)
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(s.Err, "rockpool: no server listens at %s: starting a temporary one\n", connection.DefaultServer)
+	_, _ = fmt.Fprintf(s.Err, "rockpool: no server listens at %s: starting a temporary one\n", command.DefaultServer)
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(s.Err, "rockpool: "+format+"\n", args...) }
 	program, err := os.Executable()
 	if err != nil {
@@ -156,9 +156,9 @@ func usePrivate(ctx context.Context, environment, file string, s cli.Streams, us
 		return nil
 	})
 	if ctx.Err() != nil && used == nil {
-		return cli.ExitError(cli.CodeInterrupted)
+		return command.ExitError(command.CodeInterrupted)
 	}
-	var exit cli.ExitError
+	var exit command.ExitError
 	if errors.As(used, &exit) && err != nil {
 		_, _ = fmt.Fprintf(s.Err, "rockpool: stop the temporary server: %v\n", err)
 		return exit
@@ -190,7 +190,7 @@ func privateEnvironments(id runtime.EnvironmentID, file string, recipes *languag
 	case len(inputs) > 0:
 		return inputs, nil
 	case id == "":
-		return nil, fmt.Errorf("no server listens at %s, and this machine lacks the programs for a temporary one: start a server with `rockpool serve`", connection.DefaultServer)
+		return nil, fmt.Errorf("no server listens at %s, and this machine lacks the programs for a temporary one: start a server with `rockpool serve`", command.DefaultServer)
 	}
 	return nil, unknownOnPrivate(string(id), names, recipes)
 }
@@ -215,7 +215,7 @@ func unknownOnPrivate(id string, starters []runtime.EnvironmentID, recipes *lang
 		question = " " + question
 	}
 	return fmt.Errorf("no server listens at %s, and a temporary one has no environment %q, only %s.%s For other environments start a server with `rockpool serve`, then use `rockpool env put`",
-		connection.DefaultServer, id, strings.Join(names, ", "), strings.Replace(question, " did", " Did", 1))
+		command.DefaultServer, id, strings.Join(names, ", "), strings.Replace(question, " did", " Did", 1))
 }
 
 // fromRecipe returns the environment with an id, or with "" the preferred one for a file's

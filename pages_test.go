@@ -10,7 +10,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/config/quantity"
 	"github.com/rockpool/rockpool/test/pages"
 )
@@ -70,7 +70,7 @@ func findFlag(node *kong.Node, name string) *kong.Flag {
 
 func grammar(t *testing.T) *kong.Node {
 	t.Helper()
-	parser, err := kong.New(&commands{}, kong.Name("rockpool"), kong.Vars{"version": "x"}, kong.Bind(cli.Streams{}), quantity.Flags())
+	parser, err := kong.New(&commands{}, kong.Name("rockpool"), kong.Vars{"version": "x"}, kong.Bind(command.Streams{}), quantity.Flags())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 
 	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/config/quantity"
 	"github.com/rockpool/rockpool/runtime"
@@ -77,7 +78,7 @@ func book(t *testing.T) *reference.Book {
 	if err != nil {
 		t.Fatal(err)
 	}
-	commands, err := kong.New(&commands{}, kong.Name("rockpool"), quantity.Flags(), kong.Bind(cli.Streams{}))
+	commands, err := kong.New(&commands{}, kong.Name("rockpool"), quantity.Flags(), kong.Bind(command.Streams{}), cli.HelpTexts())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/alecthomas/kong"
 	"go.uber.org/zap"
 
-	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/server"
 )
@@ -26,30 +26,6 @@ type serveCommand struct {
 	File          string      `name:"config" env:"ROCKPOOL_CONFIG" complete:"file" placeholder:"FILE" help:"YAML file with settings. ($$XDG_CONFIG_HOME/rockpool/config.yaml, else /etc/rockpool/config.yaml, if one exists; $$${env})"`
 	EndWithStdin  bool        `hidden:""` // for a program whose server must end with it
 	settings      config.File // that was read
-}
-
-// Help returns the long text of rockpool serve --help.
-func (serveCommand) Help() string {
-	return `Serves the GraphQL API at http://ADDRESS/graphql until it gets SIGINT, SIGTERM or, when its terminal closes, SIGHUP. Then it stops within --stop-within. A second signal, at least a second later, ends it immediately. As a service of systemd or under nohup it ignores SIGHUP.
-
-On first start it creates an environment for each language that it finds on this machine: shell, and python, node and c if they are installed. On Nomad it creates none. When the first runner is ready, it prints a line to stdout. Everything else is logged to stderr.
-
-Runners keep running when the server ends, for whatever reason, unless it is stopped with --on-stop=remove. The next start on the same data takes over idle and claimed runners. To remove all runners, start the server with --on-stop=remove and stop it.
-
-With --cluster=nomad, runners are jobs of a Nomad cluster. docs/guides/nomad.md shows how to set it up.
-
-    rockpool serve
-    rockpool serve --listen 127.0.0.1:9000 --data /srv/rockpool
-    rockpool serve --config rockpool.yaml
-    rockpool serve --listen :8080 --token-file token --allowed-hosts pool.example.org --behind-proxy
-    rockpool serve --cluster nomad --nomad-address http://127.0.0.1:4646 --advertise-url http://127.0.0.1:8080
-
-Each setting is a flag, a variable, or a key of the settings file with the flag's name. A flag overrides a variable, and a variable overrides the file. docs/reference/settings.md explains all settings; docs/config.example.yaml is a file with the defaults.
-
-Exit codes:
-    0    a signal stopped it
-    2    the command line or the settings file is invalid
-    125  it couldn't start, a setting is out of range, or it failed; stderr says why`
 }
 
 // BeforeResolve reads the settings file; kong calls it.
@@ -71,7 +47,7 @@ func (c *serveCommand) BeforeResolve(parsed *kong.Context) error {
 }
 
 // Run serves until a signal.
-func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
+func (c *serveCommand) Run(s command.Streams, selected *kong.Context) error {
 	if err := c.Check(); err != nil {
 		var wrong *config.Error
 		if errors.As(err, &wrong) {
@@ -89,7 +65,7 @@ func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
 		logger.Info("settings were read", zap.String("file", c.settings.Path), zap.Int("settings", c.settings.Len()))
 	}
 
-	ctx, stop := stopOnSignals(context.Background(), s, c.StopWithin, cli.SignalsApart, leftover(c.OnStop))
+	ctx, stop := stopOnSignals(context.Background(), s, c.StopWithin, command.SignalsApart, leftover(c.OnStop))
 	defer stop()
 	if c.EndWithStdin {
 		go func() { // never waited for: a read from stdin can't be cancelled
@@ -105,13 +81,13 @@ func (c *serveCommand) Run(s cli.Streams, selected *kong.Context) error {
 // within is 0, the first signal ends the program immediately, and nothing is stopped. A service of systemd
 // has no terminal that could close, and ignores SIGHUP. A log that nobody reads doesn't end the program.
 // The returned function ends the watch, and waits for its goroutine.
-func stopOnSignals(parent context.Context, s cli.Streams, within, apart time.Duration, left string) (context.Context, func()) {
+func stopOnSignals(parent context.Context, s command.Streams, within, apart time.Duration, left string) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	// Notify drops a signal if the channel is full. Programs would inherit signal.Ignore.
 	signals, ignored := make(chan os.Signal, 2), make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	signal.Notify(ignored, syscall.SIGPIPE)
-	if stops := cli.StopSignals(); isService() {
+	if stops := command.StopSignals(); isService() {
 		signal.Notify(ignored, syscall.SIGHUP)
 	} else if len(stops) > 0 {
 		signal.Notify(signals, stops...)
@@ -143,7 +119,7 @@ func stopOnSignals(parent context.Context, s cli.Streams, within, apart time.Dur
 			}
 		}
 		_, _ = fmt.Fprintf(s.Err, "rockpool: %s; %s\n", why, left)
-		os.Exit(cli.CodeOurs)
+		os.Exit(command.CodeOurs)
 	})
 	return ctx, func() {
 		signal.Stop(signals)

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/config/quantity"
 )
@@ -23,7 +23,7 @@ func parseServe(t *testing.T, arguments ...string) (serveCommand, error) {
 	t.Helper()
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	var all commands
-	parser, err := kong.New(&all, kong.Vars{"version": "x"}, kong.Bind(cli.Streams{}), quantity.Flags())
+	parser, err := kong.New(&all, kong.Vars{"version": "x"}, kong.Bind(command.Streams{}), quantity.Flags())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/config"
 )
 
@@ -22,7 +22,7 @@ import (
 func TestASecondSignalSaysWhatIsLeft(t *testing.T) {
 	const stopping = "ROCKPOOL_TEST_ON_STOP"
 	if onStop := os.Getenv(stopping); onStop != "" {
-		ctx, _ := stopOnSignals(context.Background(), cli.Streams{Err: os.Stderr}, time.Hour, 0, leftover(onStop))
+		ctx, _ := stopOnSignals(context.Background(), command.Streams{Err: os.Stderr}, time.Hour, 0, leftover(onStop))
 		_, _ = fmt.Fprintln(os.Stdout, "serving")
 		<-ctx.Done()
 		_, _ = fmt.Fprintln(os.Stdout, "stopping")
@@ -57,7 +57,7 @@ func TestASecondSignalSaysWhatIsLeft(t *testing.T) {
 			}
 		}
 		_ = cmd.Wait()
-		if code := cmd.ProcessState.ExitCode(); code != cli.CodeOurs || !strings.Contains(errs.String(), "a second signal") || !strings.Contains(errs.String(), left) {
+		if code := cmd.ProcessState.ExitCode(); code != command.CodeOurs || !strings.Contains(errs.String(), "a second signal") || !strings.Contains(errs.String(), left) {
 			t.Errorf("%s: exit %d: %s", onStop, code, errs.String())
 		}
 	}
@@ -69,10 +69,10 @@ func TestASecondSignalSaysWhatIsLeft(t *testing.T) {
 func TestSignalsThatComeTogetherAreOne(t *testing.T) {
 	const serving = "ROCKPOOL_TEST_SERVING"
 	if what := os.Getenv(serving); what != "" {
-		ctx, stop := cli.Stoppable()
+		ctx, stop := command.Stoppable()
 		if what == "server" {
 			stop()
-			ctx, stop = stopOnSignals(context.Background(), cli.Streams{Err: os.Stderr}, time.Hour, time.Hour, "")
+			ctx, stop = stopOnSignals(context.Background(), command.Streams{Err: os.Stderr}, time.Hour, time.Hour, "")
 		}
 		_, _ = fmt.Fprintln(os.Stdout, "serving")
 		asked := make(chan struct{})

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -26,7 +27,7 @@ func TestHelpIsAlsoACommand(t *testing.T) {
 		"--server http://127.0.0.1:8081 run x.py": "unknown flag --server; flags come after the command", "exec --json list": "flags come after the command",
 		"--helpp": "did you mean \"--help\"?\nrockpool: see", "runner exec 019b ls": "unexpected argument ls; put the command to run after --", "runner exec 019b ls -l": "put the command to run after --",
 	} {
-		if out, errs, code := run(strings.Fields(asked)...); code != CodeUsage || out != "" || !strings.Contains(errs, says) {
+		if out, errs, code := run(strings.Fields(asked)...); code != command.CodeUsage || out != "" || !strings.Contains(errs, says) {
 			t.Errorf("%s: %d %q %q", asked, code, out, errs)
 		}
 	}
@@ -42,15 +43,15 @@ func TestUnknownEnvironmentsSuggestSimilarOnes(t *testing.T) {
 		s.works("env", "put", id, "--pool-size", "0")
 	}
 	const near = "did you mean python? `rockpool env list`"
-	for _, command := range [][]string{{"env", "show", "pyton"}, {"runner", "claim", "pyton"}, {"runner", "claim", "pyton", "--ticket"}, {"runner", "list", "--env", "pyton"}, {"run", "--env", "pyton"}} {
-		if command[0] == "run" {
+	for _, words := range [][]string{{"env", "show", "pyton"}, {"runner", "claim", "pyton"}, {"runner", "claim", "pyton", "--ticket"}, {"runner", "list", "--env", "pyton"}, {"run", "--env", "pyton"}} {
+		if words[0] == "run" {
 			out, errs, code := s.command("run", "--env", "pyton", "--server", s.url, "--", "true")
-			if out != "" || code != CodeOurs || !strings.Contains(errs, near) || strings.Contains(errs, "putEnvironment") {
+			if out != "" || code != command.CodeOurs || !strings.Contains(errs, near) || strings.Contains(errs, "putEnvironment") {
 				t.Errorf("%d %q %q", code, out, errs)
 			}
 			continue
 		}
-		s.fails(near, command...)
+		s.fails(near, words...)
 	}
 	s.fails("did you mean pypy or python?", "env", "show", "py")
 

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -70,7 +71,7 @@ func TestAuditCommand(t *testing.T) {
 	s.works("tenant", "put", "chemistry")
 	s.works("tenant", "put", "biology")
 	followed.out.has(t, "biology")
-	if code := followed.interrupts(t); code != CodeInterrupted {
+	if code := followed.interrupts(t); code != command.CodeInterrupted {
 		t.Error(code, followed.errs.String())
 	}
 	if got := entries(t, followed.out.String()); !slices.Equal(got, []string{"createToken", "putTenant", "putTenant"}) {
@@ -156,7 +157,7 @@ func TestAuditEntriesDontControlTheTerminal(t *testing.T) {
 	s := &server{t: t, url: at.URL}
 	for _, arguments := range [][]string{{"audit"}, {"audit", "--json"}, {"audit", "--lines", "0"}} {
 		out, errs, code := s.command(arguments...)
-		if code != CodeOurs || !strings.Contains(errs, "3 entries are missing here") {
+		if code != command.CodeOurs || !strings.Contains(errs, "3 entries are missing here") {
 			t.Errorf("%q: %d %s", arguments, code, errs)
 		}
 		if strings.Count(out, "\n") != 1 || strings.ContainsAny(out, "\x1b\u202e\u009b") || !strings.Contains(out, "[2Jb") || !strings.Contains(out, "192.0.2.1") {
@@ -166,7 +167,7 @@ func TestAuditEntriesDontControlTheTerminal(t *testing.T) {
 	asked.Store(0)
 	followed := s.start("audit", "--follow")
 	wait.For(t, "it asks for new entries", func() bool { return asked.Load() == 3 })
-	if code := followed.interrupts(t); code != CodeInterrupted || strings.Count(followed.errs.String(), "missing") != 1 {
+	if code := followed.interrupts(t); code != command.CodeInterrupted || strings.Count(followed.errs.String(), "missing") != 1 {
 		t.Error(code, followed.errs.String())
 	}
 }

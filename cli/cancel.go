@@ -10,39 +10,19 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
 )
 
 type execCancel struct {
-	connection.Flags
+	command.Flags
 	output.Format
 	searchFlags
 	DryRun bool     `help:"List the matching executions without cancelling them."`
 	Yes    bool     `short:"y" help:"Don't ask for confirmation."`
 	IDs    []string `arg:"" optional:"" name:"execution" complete:"execution" help:"Ids of the executions."`
-}
-
-// Help returns the description and examples for --help.
-func (execCancel) Help() string {
-	return `Give either ids or flags. Flags cancel all matching executions that haven't ended. If the flags select an
-execution of a batch, the whole batch ends. The runner stays usable.
-
-On a terminal, it asks for confirmation if the flags select more than one execution. Without a terminal, or
-with --yes, it prints how many executions it cancels and doesn't ask.
-
-    rockpool exec cancel "$id"
-    rockpool exec cancel --label user=ada --dry-run
-    rockpool exec cancel --label user=ada
-    rockpool exec cancel --env python --command loop.py --since 1h
-
-Exit codes:
-    0      all executions have ended: cancelled now, or ended before; the table shows which and how
-    125    at least one doesn't exist or can't be cancelled; the others are cancelled
-    130    you answered no or pressed Ctrl-C: nothing is cancelled
-    2      neither ids nor flags were given, or both were`
 }
 
 // Validate requires ids or at least one filter, so that nobody cancels everything by accident.
@@ -69,18 +49,12 @@ type cancelled struct {
 	Outcome   runtime.Outcome        `json:"outcome,omitempty"`
 	Message   string                 `json:"message,omitempty"`
 
-	batch string // the batch that must end with it; "": none
+	batch string // the batch that must end with it, if there is one
 	err   error
 }
 
 // Run cancels executions.
-func (c *execCancel) Run(s Streams) error {
-	ctx, stop := Stoppable()
-	defer stop()
-	server, err := c.Patient()
-	if err != nil {
-		return err
-	}
+func (c *execCancel) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	all := []cancelled{} // an empty list isn't null
 	for _, id := range c.IDs {
 		all = append(all, cancelled{ID: id})
@@ -97,7 +71,7 @@ func (c *execCancel) Run(s Streams) error {
 			return err
 		}
 		for _, x := range found {
-			all = append(all, cancelled{ID: x.Id, batch: text(x.BatchId)})
+			all = append(all, cancelled{ID: x.Id, batch: command.Text(x.BatchId)})
 		}
 	}
 	cancelAll(ctx, server, all)
@@ -106,7 +80,7 @@ func (c *execCancel) Run(s Streams) error {
 
 // confirm asks the user before it cancels several executions. Without a terminal, or with --yes, it
 // only prints the count.
-func (c *execCancel) confirm(ctx context.Context, s Streams, count int) error {
+func (c *execCancel) confirm(ctx context.Context, s command.Streams, count int) error {
 	if count < 2 {
 		return nil
 	}
@@ -132,19 +106,19 @@ func (c *execCancel) confirm(ctx context.Context, s Streams, count int) error {
 		_, _ = fmt.Fprintln(s.Err)
 	}
 	_, _ = fmt.Fprintln(s.Err, "rockpool: nothing was cancelled")
-	return ExitError(CodeInterrupted)
+	return command.ExitError(command.CodeInterrupted)
 }
 
 // cancelAll cancels executions concurrently and waits for all of them. It fills in the results in
 // place.
 func cancelAll(ctx context.Context, server client.Sender, all []cancelled) {
 	var group sync.WaitGroup
-	places := make(chan struct{}, parallelCancels)
+	slots := make(chan struct{}, parallelCancels)
 	for i := range all {
-		places <- struct{}{}
+		slots <- struct{}{}
 		group.Go(func() {
 			all[i].cancel(ctx, server)
-			<-places
+			<-slots
 		})
 	}
 	group.Wait()
@@ -177,7 +151,7 @@ func (x *cancelled) cancel(ctx context.Context, server client.Sender) {
 }
 
 // report prints all results and returns the errors joined.
-func (c *execCancel) report(s Streams, all []cancelled) error {
+func (c *execCancel) report(s command.Streams, all []cancelled) error {
 	t := output.Table{Head: []string{"EXECUTION", "CANCELLED", "HOW IT ENDED"}}
 	var failed []error
 	done := 0

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/rockpool/rockpool/cli/cases"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/execution"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
@@ -77,16 +78,16 @@ func (f caseFlags) job(all []cases.Case, of *execution.Job) (*cases.Job, error) 
 }
 
 // run runs the cases and prints their results.
-func (f caseFlags) run(ctx context.Context, s Streams, j *cases.Job) error {
+func (f caseFlags) run(ctx context.Context, s command.Streams, j *cases.Job) error {
 	report, err := j.Run(ctx)
 	if err == nil {
 		err = f.print(s.Out, j.Quiet, report)
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
-		return ExitError(CodeInterrupted)
-	case closedPipe(err):
-		return ExitError(codePipe)
+		return command.ExitError(command.CodeInterrupted)
+	case command.ClosedPipe(err):
+		return command.ExitError(command.CodePipe)
 	case err != nil:
 		return err
 	}
@@ -106,7 +107,7 @@ func (f caseFlags) print(out io.Writer, whole bool, report cases.Report) (err er
 	return nil
 }
 
-// batchCode returns the exit code as an error; nil: every case passed.
+// batchCode returns the exit code as an error, nil if every case passed.
 func batchCode(ctx context.Context, report cases.Report) error {
 	results := report.Cases
 	if report.Build != nil {
@@ -114,19 +115,19 @@ func batchCode(ctx context.Context, report cases.Report) error {
 	}
 	for _, r := range results {
 		if r.Outcome == runtime.OutcomeFailed && r.ExitCode != nil { // it couldn't be started
-			return ExitError(*r.ExitCode)
+			return command.ExitError(*r.ExitCode)
 		}
 	}
 	switch report.Batch.Outcome {
 	case runtime.BatchFailed, runtime.BatchRunnerGone:
-		return ExitError(CodeOurs)
+		return command.ExitError(command.CodeOurs)
 	case runtime.BatchCancelled, runtime.BatchStopped: // either one, if the user interrupts a batch that is stopping after a failed case
 		if ctx.Err() != nil || report.Failed() == 0 {
-			return ExitError(CodeInterrupted)
+			return command.ExitError(command.CodeInterrupted)
 		}
 	}
 	if report.Passed() < len(report.Cases) {
-		return ExitError(codeFailed)
+		return command.ExitError(codeFailed)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ package cli
 
 import (
 	"context"
+	"embed"
 	"errors"
 	"fmt"
 	"io"
@@ -17,53 +18,38 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/rockpool/rockpool/cli/advice"
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/admin"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/execution"
 	"github.com/rockpool/rockpool/cli/output"
+	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/config/quantity"
 )
 
 // Commands is the grammar of this package's commands, for kong.
 type Commands struct {
-	Run        runCommand        `cmd:"" help:"Run a program on a server and exit with its code."`
-	Languages  languagesCommand  `cmd:"" help:"List the languages that rockpool run recognizes, and the environment of each."`
-	Env        envCommands       `cmd:"" help:"List, show, put and delete environments: the configurations of runners."`
-	Runner     runnerCommands    `cmd:"" help:"List, claim and release runners, run commands in them, and copy files."`
-	Exec       execCommands      `cmd:"" help:"List, show, follow and cancel executions: the programs that run or ran in runners."`
-	Top        topCommand        `cmd:"" help:"Show running executions and their resource use, once a second."`
-	Token      tokenCommands     `cmd:"" help:"Create, list and revoke tokens, and create grants."`
-	Tenant     tenantCommands    `cmd:"" help:"List, put and delete tenants and their quotas."`
-	Ticket     ticketCommands    `cmd:"" help:"Show, watch and cancel tickets: claims that wait in the background."`
-	Queue      queueCommand      `cmd:"" help:"List all claims that wait for a runner, with or without a ticket."`
-	Audit      auditCommand      `cmd:"" help:"Print the audit log: which caller changed which object."`
-	Whoami     whoamiCommand     `cmd:"" help:"Show your token, role and tenant, as the server sees them."`
-	MCP        mcpCommand        `cmd:"" name:"mcp" help:"Connect an AI agent on this machine to a server, over stdin and stdout."`
-	Drain      drainCommand      `cmd:"" help:"Drain a server before maintenance, or end the drain."`
-	Help       helpCommand       `cmd:"" help:"Show the help of a command."`
-	Completion completionCommand `cmd:"" help:"Print the completion script for bash or zsh."`
-	Complete   completeCommand   `cmd:"" name:"__complete" hidden:""`
+	Run        runCommand           `cmd:"" help:"Run a program on a server and exit with its code."`
+	Languages  languagesCommand     `cmd:"" help:"List the languages that rockpool run recognizes, and the environment of each."`
+	Env        envCommands          `cmd:"" help:"List, show, put and delete environments: the configurations of runners."`
+	Runner     runnerCommands       `cmd:"" help:"List, claim and release runners, run commands in them, and copy files."`
+	Exec       execCommands         `cmd:"" help:"List, show, follow and cancel executions: the programs that run or ran in runners."`
+	Top        topCommand           `cmd:"" help:"Show running executions and their resource use, once a second."`
+	Token      admin.TokenCommands  `cmd:"" help:"Create, list and revoke tokens, and create grants."`
+	Tenant     admin.TenantCommands `cmd:"" help:"List, put and delete tenants and their quotas."`
+	Ticket     ticketCommands       `cmd:"" help:"Show, watch and cancel tickets: claims that wait in the background."`
+	Queue      queueCommand         `cmd:"" help:"List all claims that wait for a runner, with or without a ticket."`
+	Audit      admin.AuditCommand   `cmd:"" help:"Print the audit log: which caller changed which object."`
+	Whoami     admin.WhoamiCommand  `cmd:"" help:"Show your token, role and tenant, as the server sees them."`
+	MCP        mcpCommand           `cmd:"" name:"mcp" help:"Connect an AI agent on this machine to a server, over stdin and stdout."`
+	Drain      admin.DrainCommand   `cmd:"" help:"Drain a server before maintenance, or end the drain."`
+	Help       helpCommand          `cmd:"" help:"Show the help of a command."`
+	Completion completionCommand    `cmd:"" help:"Print the completion script for bash or zsh."`
+	Complete   completeCommand      `cmd:"" name:"__complete" hidden:""`
 }
-
-// Streams are a command's standard input, output and error.
-type Streams struct {
-	In       io.Reader
-	Out, Err io.Writer
-}
-
-// An ExitError ends the program with an exit code. The command has already printed its message.
-type ExitError int
-
-func (e ExitError) Error() string { return fmt.Sprintf("exit %d", int(e)) }
-
-// A mistake is an error that the caller's command line or files cause.
-type mistake struct{ error }
-
-func (m mistake) Unwrap() error { return m.error }
 
 // Execute parses arguments by a kong grammar, runs the selected command and returns the program's
 // exit code. It prints errors to s.Err.
-func Execute(grammar any, description string, arguments []string, s Streams, options ...kong.Option) int {
+func Execute(grammar any, description string, arguments []string, s command.Streams, options ...kong.Option) int {
 	arguments, program := splitProgram(arguments)
 	exit := -1
 	options = append([]kong.Option{
@@ -76,6 +62,7 @@ func Execute(grammar any, description string, arguments []string, s Streams, opt
 		quantity.Flags(),
 		kong.KindMapper(reflect.String, kong.MapperFunc(decodeString)),
 		kong.Bind(s),
+		HelpTexts(),
 	}, options...)
 	parser, err := kong.New(grammar, options...)
 	if err != nil {
@@ -94,9 +81,56 @@ func Execute(grammar any, description string, arguments []string, s Streams, opt
 		return exit
 	case err != nil:
 		_, _ = fmt.Fprintf(s.Err, "rockpool: %s\nrockpool: see `rockpool %s--help`\n", output.Lines(err.Error()+correction(err)), parsedCommand(err))
-		return CodeUsage
+		return command.CodeUsage
 	}
-	return ExitCode(s.Err, selected.Run())
+	return run(s, selected)
+}
+
+// run runs the selected command. Its method Run may take a context, which ends with the first signal,
+// and a client of the server that the command's flags name: a Sender retries, a *Client doesn't.
+func run(s command.Streams, selected *kong.Context) int {
+	stop := func() {}
+	defer func() { stop() }()
+	flags := func() command.Flags {
+		return selected.Selected().Target.FieldByName("Flags").Interface().(command.Flags)
+	}
+	err := errors.Join(
+		selected.BindToProvider(func() (ctx context.Context) {
+			ctx, stop = command.Stoppable()
+			return ctx
+		}),
+		selected.BindToProvider(func() (*client.Client, error) { return flags().Client() }),
+		selected.BindToProvider(func() (client.Sender, error) { return flags().Patient() }),
+	)
+	if err == nil {
+		err = selected.Run()
+	}
+	return ExitCode(s.Err, err)
+}
+
+// helpCommand makes help appear in lists of commands. It never runs: Execute rewrites it to --help.
+type helpCommand struct {
+	Command []string `arg:"" optional:"" help:"The command, for example: exec list."`
+}
+
+// texts has the long help of commands, in files named after their words.
+//
+//go:embed help
+var texts embed.FS
+
+// HelpTexts gives each command its long help.
+func HelpTexts() kong.Option {
+	return kong.PostBuild(func(k *kong.Kong) error {
+		return kong.Visit(k.Model, func(node kong.Visitable, next kong.Next) error {
+			if command, is := node.(*kong.Node); is && command.Type == kong.CommandNode {
+				words := strings.Fields(command.Path())
+				if text, err := texts.ReadFile("help/" + strings.Join(words, "-") + ".txt"); err == nil {
+					command.Detail = strings.TrimSuffix(string(text), "\n")
+				}
+			}
+			return next(nil)
+		})
+	})
 }
 
 // decodeString sets a string to the bytes of an argument. kong's own mapper replaces bytes that aren't
@@ -131,7 +165,7 @@ func isGroup(err error) bool {
 	return errors.As(err, &parse) && parse.Context.Selected() != nil && len(parse.Context.Selected().Children) > 0
 }
 
-// parsedCommand returns the command that err is about, followed by a space; "": no command.
+// parsedCommand returns the command that err is about, followed by a space; empty without a command.
 func parsedCommand(err error) string {
 	var parse *kong.ParseError
 	if errors.As(err, &parse) && parse.Context != nil {
@@ -177,30 +211,30 @@ func passProgram(selected *kong.Context, program []string) error {
 
 // ExitCode prints err and a hint, if there is one, to errs. It returns the exit code for err.
 func ExitCode(errs io.Writer, err error) int {
-	var exit ExitError
+	var exit command.ExitError
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &exit):
 		return int(exit)
 	case errors.Is(err, context.Canceled): // by a signal: the user knows why
-		return CodeInterrupted
+		return command.CodeInterrupted
 	default:
-		_, _ = fmt.Fprintf(errs, "rockpool: %s\n", output.Lines(connection.Explained(err).Error()))
-		hint(errs, advice.For(err))
+		_, _ = fmt.Fprintf(errs, "rockpool: %s\n", output.Lines(command.Explained(err).Error()))
+		hint(errs, command.Advice(err))
 		return failureCode(err)
 	}
 }
 
-// failureCode returns the exit code for an error that isn't an ExitError.
+// failureCode returns the exit code for an error that isn't an command.ExitError.
 func failureCode(err error) int {
-	if errors.As(err, new(mistake)) || errors.As(err, new(*execution.TooLargeError)) {
-		return CodeUsage
+	if errors.As(err, new(command.UsageError)) || errors.As(err, new(*execution.TooLargeError)) {
+		return command.CodeUsage
 	}
-	return CodeOurs
+	return command.CodeOurs
 }
 
-// hint prints what to do; "": nothing.
+// hint prints what to do, unless the text is empty.
 func hint(errs io.Writer, text string) {
 	if text != "" {
 		_, _ = fmt.Fprintf(errs, "rockpool: hint: %s\n", output.Plain(text))

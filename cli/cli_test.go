@@ -9,17 +9,19 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/rockpool/rockpool/cli/command"
 )
 
 // execute runs a command like the program.
 func execute(in io.Reader, out, errs io.Writer, arguments ...string) int {
-	return Execute(&struct{ Commands }{}, "", arguments, Streams{In: in, Out: out, Err: errs}, kong.Bind(Private{}))
+	return Execute(&struct{ Commands }{}, "", arguments, command.Streams{In: in, Out: out, Err: errs}, kong.Bind(Private{}))
 }
 
 func TestRunWithoutAServerSaysHowToStartOne(t *testing.T) {
 	var out, errs bytes.Buffer
 	code := execute(nil, &out, &errs, "run", "--env", "shell", "--server", "http://127.0.0.1:1", "--", "true")
-	if code != CodeOurs || !strings.Contains(errs.String(), "rockpool serve") || !strings.Contains(errs.String(), "--server") {
+	if code != command.CodeOurs || !strings.Contains(errs.String(), "rockpool serve") || !strings.Contains(errs.String(), "--server") {
 		t.Errorf("%d %q", code, errs.String())
 	}
 }
@@ -27,7 +29,7 @@ func TestRunWithoutAServerSaysHowToStartOne(t *testing.T) {
 func TestRunWithoutEnvironmentAndFileIsAUsageError(t *testing.T) {
 	for _, arguments := range [][]string{{"run"}, {"run", "--", "true"}, {"run", "--time-limit", "1"}} {
 		var out, errs bytes.Buffer
-		if code := execute(nil, &out, &errs, arguments...); code != CodeUsage || !strings.Contains(errs.String(), "give an environment with --env") || !strings.Contains(errs.String(), "`rockpool run --help`") {
+		if code := execute(nil, &out, &errs, arguments...); code != command.CodeUsage || !strings.Contains(errs.String(), "give an environment with --env") || !strings.Contains(errs.String(), "`rockpool run --help`") {
 			t.Errorf("%q: %d %q", arguments, code, errs.String())
 		}
 	}

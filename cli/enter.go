@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/terminal"
 	"github.com/rockpool/rockpool/runtime"
 )
 
 type runnerExec struct {
-	connection.Flags
+	command.Flags
 	ID        string   `arg:"" name:"runner" complete:"runner" help:"Id of a claimed runner."`
 	Stdin     bool     `help:"Pass standard input to the command; without it, the command's input is empty."`
 	TimeLimit *int     `type:"time" from:"0" to:"86400" placeholder:"TIME" help:"Time limit of the command, 0 to 1d; 0: no limit. (the environment's)"`
@@ -21,31 +21,18 @@ type runnerExec struct {
 
 func (c *runnerExec) takeProgram(words []string) { c.program = words }
 
-// Help returns the description and examples for --help.
-func (*runnerExec) Help() string {
-	return `Runs the command after -- in a runner, without a terminal. Copies its output to stdout and stderr byte for byte.
-The runner stays claimed. Ctrl-C cancels the command. If rockpool itself is killed, the server cancels the command within
-a minute.
-
-The exit code is the command's own; other codes are those of rockpool run.
-
-    rockpool runner exec "$id" -- ls -l
-    rockpool runner exec "$id" --stdin -- sort -rn < numbers.txt
-    rockpool runner exec "$id" --label step=test -- sh -c 'make && make test'`
-}
-
 // Run runs the command.
-func (c *runnerExec) Run(s Streams) error {
+func (c *runnerExec) Run(s command.Streams) error {
 	if len(c.program) == 0 {
-		return mistake{errors.New("no command is given: add one after --")}
+		return command.UsageError{Err: errors.New("no command is given: add one after --")}
 	}
 	labels, err := labelInputs(c.Label)
 	if err != nil {
-		return mistake{err}
+		return command.UsageError{Err: err}
 	}
 	variables, err := variableInputs(c.Variable)
 	if err != nil {
-		return mistake{err}
+		return command.UsageError{Err: err}
 	}
 	server, err := c.Client()
 	if err != nil {
@@ -54,13 +41,13 @@ func (c *runnerExec) Run(s Streams) error {
 	j := newJob(s, server)
 	j.Variables = variables
 	j.Runner, j.Command, j.TimeLimit, j.Stdin, j.Labels = c.ID, c.program, c.TimeLimit, c.Stdin, labels
-	ctx, stop := runnable()
+	ctx, stop := command.Runnable()
 	defer stop()
 	return runJob(ctx, j)
 }
 
 type runnerShell struct {
-	connection.Flags
+	command.Flags
 	ID      string `arg:"" optional:"" name:"runner" complete:"runner" help:"Id of a claimed runner."`
 	Env     string `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Claim a runner of this environment, and release it when the shell ends."`
 	program []string
@@ -68,26 +55,14 @@ type runnerShell struct {
 
 func (c *runnerShell) takeProgram(words []string) { c.program = words }
 
-// Help returns the description and examples for --help.
-func (*runnerShell) Help() string {
-	return `Opens a shell, or the program after --, on a terminal in a runner. Every key goes there, including Ctrl-C. The
-shell has no time limit. Without a terminal, use rockpool runner exec.
-
-The exit code is the shell's own; other codes are those of rockpool run.
-
-    rockpool runner shell --env python
-    rockpool runner shell "$id"
-    rockpool runner shell "$id" -- python3 -i main.py`
-}
-
 // anyShell is a script for sh that starts bash if it is installed, else sh. Bash controls its jobs
 // through standard error, so that is the terminal too.
 const anyShell = `if command -v bash >/dev/null; then exec bash -i 2>&1; else exec sh -i 2>&1; fi`
 
 // Run opens a shell.
-func (c *runnerShell) Run(s Streams) error {
+func (c *runnerShell) Run(s command.Streams) error {
 	if (c.ID == "") == (c.Env == "") {
-		return mistake{errors.New("give either the id of a runner or an environment with --env")}
+		return command.UsageError{Err: errors.New("give either the id of a runner or an environment with --env")}
 	}
 	server, err := c.Client()
 	if err != nil {
@@ -97,12 +72,12 @@ func (c *runnerShell) Run(s Streams) error {
 	j := newJob(s, server)
 	j.Runner, j.Environment, j.TimeLimit, j.Command = c.ID, c.Env, &unlimited, c.program
 	if j.Terminal, err = terminal.Open(s.In, s.Out, s.Err); err != nil {
-		return mistake{c.withoutTerminal()}
+		return command.UsageError{Err: c.withoutTerminal()}
 	}
 	if len(c.program) == 0 {
 		j.Command, j.CommandLine = []string{"sh", "-c", anyShell}, "shell"
 	}
-	ctx, stop := runnable()
+	ctx, stop := command.Runnable()
 	defer stop()
 	return runJob(ctx, j)
 }

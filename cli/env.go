@@ -7,8 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/rockpool/rockpool/cli/advice"
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
 )
@@ -20,38 +19,13 @@ type envCommands struct {
 	Delete envDelete `cmd:"" help:"Delete environments."`
 }
 
-// Help returns the description and examples for rockpool env --help.
-func (envCommands) Help() string {
-	return `Examples:
-
-    rockpool env list
-    rockpool env put ruby --memory 512MB --pool-size 4
-    rockpool env put python --shared
-    rockpool env show ruby -o yaml > ruby.yaml    # edit the file, then:
-    rockpool env put -f ruby.yaml                 # refused if it has changed in the meantime`
-}
-
 type envList struct {
-	connection.Flags
+	command.Flags
 	output.Format
 }
 
-// Help returns the description and examples for --help.
-func (envList) Help() string {
-	return `Examples:
-
-    rockpool env list
-    rockpool env list --json | jq -r '.[].id'`
-}
-
 // Run lists the environments.
-func (c *envList) Run(s Streams) error {
-	ctx, stop := Stoppable()
-	defer stop()
-	server, err := c.Patient()
-	if err != nil {
-		return err
-	}
+func (c *envList) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	out, err := client.GetEnvironments(ctx, server)
 	if err != nil {
 		return err
@@ -61,7 +35,7 @@ func (c *envList) Run(s Streams) error {
 		t.Rows = append(t.Rows, []string{
 			e.Id, owner(e), e.Image, fmt.Sprintf("%d/%d", e.Pool.Idle, e.Pool.Size), strconv.Itoa(e.Pool.Claimed),
 			fmt.Sprintf("%d MiB", e.Resources.MemoryMiB), fmt.Sprintf("%d MHz", e.Resources.CpuMHz), strconv.Itoa(e.Resources.Processes),
-			seconds(e.DefaultTimeLimit), text(e.Pool.Reason),
+			seconds(e.DefaultTimeLimit), command.Text(e.Pool.Reason),
 		})
 	}
 	return c.List(s.Out, s.Err, out.Environments, t, "no environments: create one with `rockpool env put NAME`")
@@ -84,33 +58,19 @@ func seconds(n int) string {
 }
 
 type envShow struct {
-	connection.Flags
+	command.Flags
 	output.Format
 	ID string `arg:"" name:"environment" complete:"environment" help:"Id of the environment."`
 }
 
-// Help returns the description and examples for --help.
-func (envShow) Help() string {
-	return `Examples:
-
-    rockpool env show python
-    rockpool env show python -o yaml`
-}
-
 // Run shows an environment.
-func (c *envShow) Run(s Streams) error {
-	ctx, stop := Stoppable()
-	defer stop()
-	server, err := c.Patient()
-	if err != nil {
-		return err
-	}
+func (c *envShow) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	out, err := client.GetEnvironment(ctx, server, c.ID)
 	if err != nil {
 		return err
 	}
 	if out.Environment == nil {
-		return advice.NoEnvironment(ctx, server, c.ID)
+		return command.NoEnvironment(ctx, server, c.ID)
 	}
 	return c.Print(s.Out, out.Environment, environmentTable(out.Environment))
 }
@@ -162,28 +122,79 @@ func environmentTable(e *client.Environment) output.Table {
 }
 
 type envDelete struct {
-	connection.Flags
+	command.Flags
 	output.Format
 	IDs        []string `arg:"" name:"environment" complete:"environment" help:"Ids of the environments."`
 	EndClaimed bool     `help:"End claimed runners too. Without it, they continue until they are released or expire."`
 }
 
-// Help returns the description and examples for --help.
-func (envDelete) Help() string {
-	return `Removes idle runners immediately. If an environment doesn't exist, the exit code is 125; the others are deleted.
-
-    rockpool env delete ruby
-    rockpool env delete ruby perl --end-claimed`
-}
-
 // Run deletes environments.
-func (c *envDelete) Run(s Streams) error {
-	server, err := c.Patient()
-	if err != nil {
-		return err
-	}
-	return each(s, c.Format, c.IDs, "deleted", "doesn't exist", func(ctx context.Context, id string) (bool, error) {
+func (c *envDelete) Run(ctx context.Context, s command.Streams, server client.Sender) error {
+	return command.Each(ctx, s, c.Format, c.IDs, "deleted", "doesn't exist", func(ctx context.Context, id string) (bool, error) {
 		out, err := client.DeleteEnvironment(ctx, server, client.DeleteEnvironmentInput{Id: id, EndClaimed: &c.EndClaimed})
 		return err == nil && out.DeleteEnvironment.Deleted, err
 	})
+}
+
+type languagesCommand struct {
+	command.Flags
+	output.Format
+	Versions bool `help:"Show the version of each language, too. The server determines it once, in a runner of the environment."`
+}
+
+// A listedLanguage is a language with its version.
+type listedLanguage struct {
+	client.Language
+	Version *string `json:"version,omitempty"` // nil if it is unknown or wasn't requested
+}
+
+// Run lists the languages.
+func (c *languagesCommand) Run(ctx context.Context, s command.Streams, server client.Sender) error {
+	all, err := c.list(ctx, server)
+	if err != nil {
+		return err
+	}
+	t := output.Table{Head: []string{"LANGUAGE", "NAME", "FILES", "ENVIRONMENT"}}
+	if c.Versions {
+		t.Head = append(t.Head, "VERSION")
+	}
+	for _, l := range all {
+		row := []string{l.Id, l.Name, strings.Join(l.Extensions, " "), dash(l.EnvironmentId)}
+		if c.Versions {
+			row = append(row, dash(l.Version))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return c.List(s.Out, s.Err, all, t, "no languages")
+}
+
+// list requests the languages, with their versions if the caller wants them.
+func (c *languagesCommand) list(ctx context.Context, server client.Sender) ([]listedLanguage, error) {
+	all := []listedLanguage{}
+	if c.Versions {
+		out, err := client.GetLanguagesWithVersions(ctx, server)
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range out.Languages {
+			all = append(all, listedLanguage{l.Language, l.Version})
+		}
+		return all, nil
+	}
+	out, err := client.GetLanguages(ctx, server)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range out.Languages {
+		all = append(all, listedLanguage{Language: l})
+	}
+	return all, nil
+}
+
+// dash returns the value for a table's cell, and "-" for nil.
+func dash(value *string) string {
+	if value == nil {
+		return "-"
+	}
+	return *value
 }

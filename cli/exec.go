@@ -3,10 +3,11 @@ package cli
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/execution"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
@@ -21,20 +22,8 @@ type execCommands struct {
 	Cancel execCancel `cmd:"" help:"Cancel executions: end all their processes."`
 }
 
-// Help returns the description and examples for rockpool exec --help.
-func (execCommands) Help() string {
-	return `Examples:
-
-    rockpool exec list --label user=ada --failed --since 1h
-    rockpool exec show "$id"
-    rockpool exec logs "$id" --search error --numbers
-    rockpool exec follow "$id"
-    rockpool exec cancel "$id"
-    rockpool exec cancel --label user=ada      # asks for confirmation, on a terminal`
-}
-
 type execList struct {
-	connection.Flags
+	command.Flags
 	output.Format
 	searchFlags
 	State   []runtime.ExecutionState `placeholder:"STATE" enum:"PENDING,RUNNING,FINISHED" help:"Only executions in this state: ${enum}. Can be given more than once."`
@@ -43,25 +32,10 @@ type execList struct {
 	Limit   int                      `default:"0" placeholder:"N" help:"List at most the N newest; 0: all. (${default})"`
 }
 
-// Help returns the description and examples for --help.
-func (execList) Help() string {
-	return `Examples:
-
-    rockpool exec list --env python --state RUNNING
-    rockpool exec list --label user=ada --failed --since 1h --limit 20
-    rockpool exec list --command main.py --outcome MEMORY_LIMIT --json | jq -r '.[].id'`
-}
-
 // Run lists executions.
-func (c *execList) Run(s Streams) error {
+func (c *execList) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	if c.Limit < 0 {
 		return fmt.Errorf("--limit is %d, but must be 0 or more", c.Limit)
-	}
-	ctx, stop := Stoppable()
-	defer stop()
-	server, err := c.Patient()
-	if err != nil {
-		return err
 	}
 	all, err := c.executions(ctx, server, search{c.State, c.Outcome, c.Failed, c.Limit})
 	if err != nil {
@@ -97,7 +71,7 @@ func state(state runtime.ExecutionState, outcome *runtime.Outcome, exitCode *int
 	case exitCode != nil:
 		return fmt.Sprintf("%s %d", *outcome, *exitCode)
 	default:
-		return strings.TrimSpace(string(*outcome) + " " + text(signal))
+		return strings.TrimSpace(string(*outcome) + " " + command.Text(signal))
 	}
 }
 
@@ -119,45 +93,26 @@ func short(line string) string {
 }
 
 type execFollow struct {
-	connection.Flags
+	command.Flags
 	ID        string `arg:"" name:"execution" complete:"execution" help:"Id of the execution."`
 	FromStart bool   `default:"true" negatable:"" help:"Print the earlier output first; with --no-from-start only new output."`
 	Events    bool   `name:"json" help:"Print the events as JSON, one object per line, with the API's names."`
 	Raw       bool   `help:"Print control characters as they are also on a terminal: the program's output then controls it."`
 }
 
-// Help returns the description and examples for --help.
-func (execFollow) Help() string {
-	return `Any number of clients can follow an execution at any time. Leaving doesn't cancel it. If the connection breaks, the
-command reconnects and continues where it stopped: no byte is lost or repeated.
-
-    rockpool exec follow "$id"
-    rockpool exec follow "$id" --no-from-start --json
-
-On a terminal, control characters other than colours are shown as escapes, such as \x1b. --raw prints them as they
-are, as in a file or a pipe. Use it only for a program that you trust.
-
-The exit codes are those of rockpool run: the program's own, 128+N, 124 to 127 or 130.`
-}
-
 // Run follows an execution.
-func (c *execFollow) Run(s Streams) error {
-	ctx, stop := Stoppable()
-	defer stop()
-	server, err := c.Client()
-	if err != nil {
-		return err
-	}
+func (c *execFollow) Run(ctx context.Context, s command.Streams, server *client.Client) error {
 	out, errs := output.Guarded(s.Out, c.Raw), output.Guarded(s.Err, c.Raw)
 	defer out.Close()
 	defer errs.Close()
 	f := &execution.Follower{Out: out, Err: errs, Client: server, Execution: c.ID, Events: c.Events}
 	// Fail immediately if the execution doesn't exist.
-	patient := connection.Patient(server, connection.Patience)
+	patient := command.Patient(server, command.Patience)
 	if _, err := client.GetEnding(ctx, patient, c.ID, 0); err != nil {
 		return err
 	}
 	if !c.FromStart {
+		var err error
 		if f.After, err = latest(ctx, patient, c.ID); err != nil {
 			return err
 		}
@@ -165,15 +120,15 @@ func (c *execFollow) Run(s Streams) error {
 	ended, err := f.Follow(ctx)
 	switch {
 	case ctx.Err() != nil:
-		return ExitError(CodeInterrupted)
+		return command.ExitError(command.CodeInterrupted)
 	case err != nil:
 		return err
 	}
-	code, words := exitCode(ended)
+	code, words := command.CodeOf(ended)
 	if words != "" {
 		f.Report("%s", words)
 	}
-	return ExitError(code)
+	return command.ExitError(code)
 }
 
 // latest returns the cursor after the output so far.
@@ -188,4 +143,81 @@ func latest(ctx context.Context, c client.Sender, id string) (after *string, err
 			return after, nil
 		}
 	}
+}
+
+type execShow struct {
+	command.Flags
+	output.Format
+	ID string `arg:"" name:"execution" complete:"execution" help:"Id of the execution."`
+}
+
+// Run shows an execution.
+func (c *execShow) Run(ctx context.Context, s command.Streams, server client.Sender) error {
+	out, err := client.GetExecution(ctx, server, c.ID)
+	if err != nil {
+		return err
+	}
+	return c.Print(s.Out, out.Execution, executionTable(out.Execution))
+}
+
+// executionTable returns an execution as rows of name and value. Most rows without a value are left
+// out.
+func executionTable(x client.Execution) output.Table {
+	t := output.Table{Head: []string{"execution", x.Id}, Rows: [][]string{
+		{"command", x.CommandLine},
+		{"state", state(x.State, x.Outcome, x.ExitCode, x.Signal)},
+	}}
+	add := func(name, value string) {
+		if value != "" && value != "-" {
+			t.Rows = append(t.Rows, []string{name, value})
+		}
+	}
+	add("message", command.Text(x.Message))
+	add("hint", command.Text(x.Hint))
+	if c := x.Comparison; c != nil {
+		result := command.Text(c.Message)
+		switch {
+		case c.Matches == nil:
+			result = "not compared"
+		case *c.Matches:
+			result = "the output matches"
+		}
+		add("comparison", strings.ToLower(string(c.Mode))+": "+result)
+	}
+	add("labels", labelText(x.Labels))
+	add("environment", x.EnvironmentId)
+	add("tenant", x.Tenant)
+	add("runner", x.RunnerId)
+	add("batch", command.Text(x.BatchId))
+	if x.CaseIndex != nil {
+		add("case", strconv.Itoa(*x.CaseIndex))
+	}
+	add("queued", date(&x.Marks.QueuedAt))
+	add("started", date(x.Marks.StartedAt))
+	add("first output", date(x.Marks.FirstOutputAt))
+	add("finished", date(x.Marks.FinishedAt))
+	if x.StartedWarm != nil {
+		add("started warm", map[bool]string{true: "yes", false: "no: " + command.Text(x.ColdReason)}[*x.StartedWarm])
+	}
+	if u := x.Usage; u != nil {
+		milliseconds := func(n int64) string { return (time.Duration(n) * time.Millisecond).String() }
+		add("took", milliseconds(u.WallMs))
+		add("CPU", fmt.Sprintf("%s user, %s system", milliseconds(u.UserMs), milliseconds(u.SystemMs)))
+		add("peak memory", number(u.PeakMemory, "bytes"))
+		if u.PeakProcesses != nil {
+			add("peak processes", strconv.Itoa(*u.PeakProcesses))
+		}
+		add("read", number(u.BytesRead, "bytes"))
+		add("written", number(u.BytesWritten, "bytes"))
+		add("output", number(&u.OutputBytes, "bytes"))
+	}
+	return t
+}
+
+// number returns n with its unit; "" if n is unknown.
+func number(n *int64, unit string) string {
+	if n == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d %s", *n, unit)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/creack/pty"
 
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
@@ -55,7 +56,7 @@ func TestRunnerExecRunsInAClaimedRunner(t *testing.T) {
 	if _, _, code := s.inside("", "runner", "exec", id, "--", "exit", "7"); code != 7 {
 		t.Error(code)
 	}
-	if _, errs, code := s.inside("", "runner", "exec", id); code != CodeUsage || !strings.Contains(errs, "add one after --") {
+	if _, errs, code := s.inside("", "runner", "exec", id); code != command.CodeUsage || !strings.Contains(errs, "add one after --") {
 		t.Errorf("%d %q", code, errs)
 	}
 	if out := s.works("runner", "list", "--label", "user=ada"); !strings.Contains(out, id) {
@@ -72,7 +73,7 @@ func TestRunnerExecRunsInAClaimedRunner(t *testing.T) {
 		"rockpool runner exec " + id + " -- COMMAND":               {"runner", "shell", id},
 		"rockpool run --env e -- ls":                               {"runner", "shell", "--env", "e", "--", "ls"},
 	} {
-		if _, errs, code := s.inside("", arguments...); code != CodeUsage || !strings.Contains(errs, use) {
+		if _, errs, code := s.inside("", arguments...); code != command.CodeUsage || !strings.Contains(errs, use) {
 			t.Errorf("%d %q, not %q", code, errs, use)
 		}
 	}
@@ -190,7 +191,7 @@ func TestExecCancelReportsResults(t *testing.T) {
 	}
 	out, errs, code = s.command("exec", "cancel", "nonesuch", ended, "--json")
 	var all []cancelled
-	if err := json.Unmarshal([]byte(out), &all); err != nil || code != CodeOurs || !strings.Contains(errs, "nonesuch: ") ||
+	if err := json.Unmarshal([]byte(out), &all); err != nil || code != command.CodeOurs || !strings.Contains(errs, "nonesuch: ") ||
 		len(all) != 2 || all[1].ID != ended || all[1].Cancelled || all[1].Outcome != runtime.OutcomeExited {
 		t.Errorf("%v: %d %s %s", err, code, out, errs)
 	}
@@ -198,7 +199,7 @@ func TestExecCancelReportsResults(t *testing.T) {
 		t.Errorf("%d %q %q", code, out, errs)
 	}
 	for _, arguments := range [][]string{{"exec", "cancel"}, {"exec", "cancel", "ids", "--dry-run"}, {"exec", "cancel", "x", "--label", "user=ada"}} {
-		if _, errs, code := s.command(arguments...); code != CodeUsage || !strings.Contains(errs, "ids") {
+		if _, errs, code := s.command(arguments...); code != command.CodeUsage || !strings.Contains(errs, "ids") {
 			t.Errorf("%v: %d %s", arguments, code, errs)
 		}
 	}
@@ -257,7 +258,7 @@ func TestExecCancelAsksForConfirmation(t *testing.T) {
 		return wait.Receive(t, codes, "it ends")
 	}
 	for _, no := range []string{"\r", "n\r", "yellow\r", "\x04"} {
-		if code := cancel(no); code != CodeInterrupted || running() != 2 {
+		if code := cancel(no); code != command.CodeInterrupted || running() != 2 {
 			t.Errorf("%q: %d, and %d run: %s", no, code, running(), shown.String())
 		}
 	}

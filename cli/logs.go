@@ -10,14 +10,14 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
 )
 
 type execLogs struct {
-	connection.Flags
+	command.Flags
 	ID         string    `arg:"" name:"execution" complete:"execution" help:"Id of the execution."`
 	Lines      lineRange `placeholder:"120-140" help:"Only the lines with these numbers: 120, 120-140 or 120-."`
 	Last       int       `placeholder:"N" help:"Only the last N lines, 1 to 1000."`
@@ -28,19 +28,6 @@ type execLogs struct {
 	Timestamps bool      `short:"t" help:"Begin each line with the time at which it was printed."`
 	JSON       bool      `name:"json" help:"Print one JSON object per line, with the API's names."`
 	Raw        bool      `help:"Print control characters as they are also on a terminal: the program's output then controls it."`
-}
-
-// Help returns the description and examples for --help.
-func (execLogs) Help() string {
-	return `Prints the lines of both streams to standard output and doesn't wait for more. To wait, and to copy every byte, use
-rockpool exec follow. A line's number never changes. The dashboard shows line 120 at /executions/ID#L120.
-
-On a terminal, control characters other than colours are shown as escapes, such as \x1b, and of a line that carriage
-returns overwrite, only its last state is shown. --raw prints everything as it is, as in a file or a pipe.
-
-    rockpool exec logs "$id" --last 20
-    rockpool exec logs "$id" --search error --numbers
-    rockpool exec logs "$id" --lines 120-140 --timestamps`
 }
 
 // A lineRange is a range of line numbers, both ends included; the zero value is all lines.
@@ -64,13 +51,7 @@ func (r *lineRange) UnmarshalText(text []byte) error {
 }
 
 // Run prints lines.
-func (c *execLogs) Run(s Streams) error {
-	ctx, stop := Stoppable()
-	defer stop()
-	server, err := c.Patient()
-	if err != nil {
-		return err
-	}
+func (c *execLogs) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	if c.Last != 0 && (c.Search != "" || c.Lines != lineRange{}) {
 		return runtime.Invalid("last", "--last can't be used with --lines or --search")
 	}
@@ -83,7 +64,7 @@ func (c *execLogs) Run(s Streams) error {
 		from = nil
 	}
 	var last *bool
-	most := *connection.PageSize
+	most := *command.PageSize
 	if c.Last != 0 {
 		last, most = new(true), c.Last
 	}
@@ -91,7 +72,7 @@ func (c *execLogs) Run(s Streams) error {
 	guarded := output.Guarded(s.Out, c.Raw)
 	defer guarded.Close()
 	for {
-		out, err := client.GetLines(ctx, server, c.ID, from, last, most, stream, optional(c.Search), &c.MatchCase)
+		out, err := client.GetLines(ctx, server, c.ID, from, last, most, stream, command.Optional(c.Search), &c.MatchCase)
 		if err != nil {
 			return err
 		}
@@ -119,7 +100,7 @@ func (c *execLogs) Run(s Streams) error {
 }
 
 // none reports that no line was printed.
-func (c *execLogs) none(ctx context.Context, s Streams, server client.Sender) error {
+func (c *execLogs) none(ctx context.Context, s command.Streams, server client.Sender) error {
 	out, err := client.GetEnding(ctx, server, c.ID, 0)
 	if err != nil {
 		return err

@@ -10,14 +10,14 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
 )
 
 type envPut struct {
-	connection.Flags
+	command.Flags
 	output.Format
 	ID        string             `arg:"" optional:"" name:"environment" complete:"environment" help:"Id of the environment. With --file: put only the one with this id."`
 	Filename  string             `name:"file" short:"f" placeholder:"FILE" complete:"file" help:"Read environments from a YAML or JSON file, with the API's names; -: standard input."`
@@ -47,22 +47,6 @@ type envPut struct {
 	IfRevision       *int   `placeholder:"N" help:"Change it only if the stored revision is N; 0: only create."`
 }
 
-// Help returns the description and examples for --help.
-func (*envPut) Help() string {
-	return `Settings that you don't give keep their stored value; a new environment gets the default in parentheses. Flags
-take precedence over the file. An empty list in a file clears the stored list, as --no-variables and --no-ports do.
-Idle runners of the old revision are replaced; claimed runners aren't affected.
-
-    rockpool env put ruby --memory 512MB --pool-size 4 --variable LANG=C.UTF-8
-    rockpool env put python --tenant physics
-    rockpool env put -f environments.yaml
-    rockpool env show ruby -o yaml | sed 's/poolSize: 4/poolSize: 8/' | rockpool env put -f -
-
-A file has one environment per YAML document, with the names that rockpool env show prints. If the file has a
-revision and the stored one differs, nothing is changed and the error is CONFLICT. To overwrite or to recreate the
-environment, delete that line.`
-}
-
 // A shown is an environment as env show prints it: the input of a put, and fields that can't be put.
 type shown struct {
 	Input    client.PutEnvironmentInput `yaml:",inline"`
@@ -71,12 +55,12 @@ type shown struct {
 }
 
 // Run puts environments.
-func (c *envPut) Run(s Streams) error {
+func (c *envPut) Run(s command.Streams) error {
 	inputs, err := c.inputs(s.In)
 	if err != nil {
 		return err
 	}
-	ctx, stop := Stoppable()
+	ctx, stop := command.Stoppable()
 	defer stop()
 	server, err := c.Client()
 	if err != nil {
@@ -86,8 +70,8 @@ func (c *envPut) Run(s Streams) error {
 	all := []client.Environment{}
 	for _, input := range inputs {
 		var out *client.PutEnvironmentResponse
-		err := reportWaiting(s.Err, subject(input), func(report func(error)) (err error) {
-			out, err = client.PutEnvironment(ctx, connection.Reporting(server, connection.Patience, report), input)
+		err := command.ReportWaiting(s.Err, subject(input), func(report func(error)) (err error) {
+			out, err = client.PutEnvironment(ctx, command.Reporting(server, command.Patience, report), input)
 			return err
 		})
 		switch {
@@ -158,20 +142,20 @@ func (c *envPut) applyTo(input *client.PutEnvironmentInput) error {
 	if input.Network == nil {
 		input.Network = &client.NetworkInput{}
 	}
-	replace(&input.IfRevision, c.IfRevision)
-	replace(&input.Tenant, c.Tenant)
-	replace(&input.Shared, c.Shared)
-	replace(&input.Image, c.Image)
-	replace(&input.PoolSize, c.PoolSize)
-	replace(&input.Resources.CpuMHz, c.CPU)
-	replace(&input.Resources.MemoryMiB, c.Memory)
-	replace(&input.Resources.Processes, c.Processes)
-	replace(&input.Resources.WorkspaceMiB, c.Workspace)
-	replace(&input.Network.Access, c.Network)
-	replace(&input.Isolation, c.Isolation)
-	replace(&input.Runtime, c.Runtime)
-	replace(&input.DefaultTimeLimit, c.DefaultTimeLimit)
-	replace(&input.OutputLimit, c.OutputLimit)
+	command.Override(&input.IfRevision, c.IfRevision)
+	command.Override(&input.Tenant, c.Tenant)
+	command.Override(&input.Shared, c.Shared)
+	command.Override(&input.Image, c.Image)
+	command.Override(&input.PoolSize, c.PoolSize)
+	command.Override(&input.Resources.CpuMHz, c.CPU)
+	command.Override(&input.Resources.MemoryMiB, c.Memory)
+	command.Override(&input.Resources.Processes, c.Processes)
+	command.Override(&input.Resources.WorkspaceMiB, c.Workspace)
+	command.Override(&input.Network.Access, c.Network)
+	command.Override(&input.Isolation, c.Isolation)
+	command.Override(&input.Runtime, c.Runtime)
+	command.Override(&input.DefaultTimeLimit, c.DefaultTimeLimit)
+	command.Override(&input.OutputLimit, c.OutputLimit)
 	if c.NoPorts {
 		input.Network.ExposedPorts = []int{}
 	}
@@ -195,13 +179,6 @@ func (c *envPut) applyTo(input *client.PutEnvironmentInput) error {
 	}
 	input.Variables = append(input.Variables, variables...)
 	return nil
-}
-
-// replace sets a field to by, unless by is nil.
-func replace[T any](field **T, by *T) {
-	if by != nil {
-		*field = by
-	}
 }
 
 // readEnvironments reads every document of a file; "-" reads in. An error names the line.
@@ -251,4 +228,12 @@ func variableInputs(texts []string) (all []client.VariableInput, err error) {
 		all = append(all, client.VariableInput{Name: name, Value: value})
 	}
 	return all, nil
+}
+
+// subject returns in words what a put of an environment waits for.
+func subject(input client.PutEnvironmentInput) string {
+	if input.Image != nil && *input.Image != runtime.DefaultImage {
+		return "the image " + *input.Image + " from its registry"
+	}
+	return "the environment " + input.Id
 }

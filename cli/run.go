@@ -10,8 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rockpool/rockpool/cli/advice"
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/execution"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/cli/terminal"
@@ -21,7 +20,7 @@ import (
 )
 
 type runCommand struct {
-	connection.Flags
+	command.Flags
 	Env       string   `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Environment to run in, for example python. (the one that serves the file's language)"`
 	File      []string `placeholder:"PATH" sep:"none" complete:"file" help:"Also upload this file. Can be given more than once."`
 	Protected bool     `help:"Keep the program from changing and deleting the uploaded files."`
@@ -47,72 +46,17 @@ func (c *runCommand) Validate() error {
 
 func (c *runCommand) takeProgram(words []string) { c.program = words }
 
-// Help returns the description and examples for rockpool run --help.
-func (*runCommand) Help() string {
-	return `Claims a runner (waits up to 30 s for one), uploads the files to its workspace, runs the program and releases the
-runner. Copies the program's output to stdout and stderr byte for byte.
-
-Give a file, or the command to run after --:
-
-    rockpool run hello.py
-    rockpool run hello.c one two
-    rockpool run --env science --label user=ada hello.py
-    rockpool run --env python --file tests.py hello.py -- python3 -m unittest tests
-    rockpool run --variable LEVEL=2 --variable DEBUG= hello.py
-    seq 10 | rockpool run --env shell --stdin -- sort -rn
-    rockpool run --env python --tty -- python3 -i
-    rockpool run --cases tests main.c
-    rockpool run --env c --build 'make main' --cases tests --file main.c --file Makefile -- ./main
-
-Without --env, the program runs in the environment that serves the language of the file; ` + "`rockpool languages`" + `
-lists them. A compiler's output goes to stderr. If the compiler fails, its exit code is the command's.
-
-With --cases, the program runs once for each case in a directory, after --build, if you give that. The files of one
-name are a case: 1.in is its standard input, 1.args its arguments (one per line), and 1.out the expected output. The
-server compares it with the program's output. By default, white space at line ends and empty lines at the end don't
-count; see --compare. The time limit applies to each case separately. The command prints one line per case; the
-output of the build goes to stderr. With --json it also prints what the cases printed, up to 2 MiB of all together;
-"truncated" marks cases that lack some, and rockpool exec logs prints all of it.
-
-A program that you run may control your terminal, as if it ran on this machine. rockpool exec logs and exec follow
-show the control characters of other people's programs.
-
-With --tty, every key goes to the program: Ctrl-C interrupts it as on any terminal, and the size of its terminal
-follows yours. Without --tty, Ctrl-C cancels the program and releases its runner. A second Ctrl-C ends the command
-immediately. The command renews the program's lease while it lives. If it is killed, or its machine goes away, the
-server cancels the program within a minute, and releases the runner after another one. If the reader of the output
-goes away, as with | head, the program is cancelled at its next output, and the exit code is 141.
-
-On a terminal, or with ROCKPOOL_HINTS=1, a line on stderr says what a failed program seems to lack: an interpreter,
-a module, or the network. This changes neither output nor exit code.
-
-If you give neither a server nor a token, and no server listens at http://127.0.0.1:8080, the command starts a
-temporary server and removes it afterwards. That takes some tenths of a second more for each run. The temporary
-server runs only the languages that are installed on this machine. Without root, it prints which limits its runner
-lacks, such as the memory limit.
-
-Exit codes (with --cases: 1 if a case or the build failed):
-    the program's own, if it exited
-    128+N  the program was ended by signal N
-    124    the program exceeded a limit: time, CPU, memory, processes or output; stderr says which
-    125    Rockpool failed: no server, no runner, the runner is gone
-    126    the command can't be executed: it isn't a program, or lacks the permission
-    127    the command doesn't exist
-    130    the program was cancelled, by Ctrl-C, a hang-up or another caller
-    2      the command line is invalid, a file is missing or too large`
-}
-
 // Private starts temporary servers, each for a single command.
 type Private struct {
 	// Use starts a server, calls use with a client of it, and stops the server. It returns the
 	// error of use, of the server, or both. The server ends use's ctx when it fails. environment is
 	// the only environment on the server. If it is "", the server has one for each language
 	// installed here, and one for the language of file if that is installed.
-	Use func(ctx context.Context, environment, file string, s Streams, use func(ctx context.Context, server *client.Client) error) error
+	Use func(ctx context.Context, environment, file string, s command.Streams, use func(ctx context.Context, server *client.Client) error) error
 }
 
 // needed reports whether a command with these flags must start a temporary server.
-func (p Private) needed(ctx context.Context, flags connection.Flags) (bool, error) {
+func (p Private) needed(ctx context.Context, flags command.Flags) (bool, error) {
 	if p.Use == nil {
 		return false, nil
 	}
@@ -120,7 +64,7 @@ func (p Private) needed(ctx context.Context, flags connection.Flags) (bool, erro
 }
 
 // Run runs a program, or with --cases a program once per case.
-func (c *runCommand) Run(s Streams, private Private) error {
+func (c *runCommand) Run(s command.Streams, private Private) error {
 	server, err := c.Client()
 	if err != nil {
 		return err
@@ -129,16 +73,16 @@ func (c *runCommand) Run(s Streams, private Private) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := runnable()
+	ctx, stop := command.Runnable()
 	defer stop()
 	if alone, err := private.needed(ctx, c.Flags); err != nil {
 		return err
 	} else if alone {
 		return private.Use(ctx, c.Env, c.Main, s, func(ctx context.Context, server *client.Client) error {
 			err := run(ctx, server)
-			var unserved *unservedError
+			var unserved *execution.UnservedError
 			if errors.As(err, &unserved) {
-				return unserved.onPrivate()
+				return unserved.OnPrivate()
 			}
 			return err
 		})
@@ -147,14 +91,14 @@ func (c *runCommand) Run(s Streams, private Private) error {
 }
 
 // prepare checks the flags and reads the files. It returns the function that then uses a server.
-func (c *runCommand) prepare(s Streams) (run func(ctx context.Context, server *client.Client) error, err error) {
+func (c *runCommand) prepare(s command.Streams) (run func(ctx context.Context, server *client.Client) error, err error) {
 	job, err := c.job(s)
 	if err != nil {
-		return nil, mistake{err}
+		return nil, command.UsageError{Err: err}
 	}
 	if c.Cases == "" {
 		if err := c.caseFlags.unused(); err != nil {
-			return nil, mistake{err}
+			return nil, command.UsageError{Err: err}
 		}
 		return func(ctx context.Context, server *client.Client) error {
 			if err := c.choose(ctx, server, job); err != nil {
@@ -165,7 +109,7 @@ func (c *runCommand) prepare(s Streams) (run func(ctx context.Context, server *c
 	}
 	all, err := c.caseFlags.read(c.Stdin || c.TTY)
 	if err != nil {
-		return nil, mistake{err}
+		return nil, command.UsageError{Err: err}
 	}
 	return func(ctx context.Context, server *client.Client) error {
 		if err := c.choose(ctx, server, job); err != nil {
@@ -173,7 +117,7 @@ func (c *runCommand) prepare(s Streams) (run func(ctx context.Context, server *c
 		}
 		batch, err := c.caseFlags.job(all, job)
 		if err != nil {
-			return mistake{err}
+			return command.UsageError{Err: err}
 		}
 		return c.caseFlags.run(ctx, s, batch)
 	}, nil
@@ -185,23 +129,23 @@ func (c *runCommand) choose(ctx context.Context, server *client.Client, j *execu
 	if c.Main == "" || c.Env != "" && len(c.program) > 0 {
 		return nil
 	}
-	out, err := client.GetLanguages(ctx, connection.Patient(server, connection.Patience))
+	out, err := client.GetLanguages(ctx, command.Patient(server, command.Patience))
 	if err != nil {
 		return err
 	}
-	l, err := launchOf(out.Languages, c.Env, j.Files[0], c.Arguments)
+	l, err := execution.LaunchOf(out.Languages, c.Env, j.Files[0], c.Arguments)
 	switch {
-	case errors.As(err, new(*unservedError)): // the server's lack
+	case errors.As(err, new(*execution.UnservedError)): // the server's lack
 		return err
 	case err != nil:
-		return mistake{err}
+		return command.UsageError{Err: err}
 	}
 	// A command after -- takes precedence over the language's. Only the environment is chosen then.
-	j.Environment = l.environment
+	j.Environment = l.Environment
 	if len(c.program) == 0 {
-		j.Build, j.Command = l.build, l.command
-		if !slices.ContainsFunc(j.Files, func(f client.FileInput) bool { return f.Path == l.path }) {
-			j.Files[0].Path = l.path // Java wants a file of the public class's name
+		j.Build, j.Command = l.Build, l.Command
+		if !slices.ContainsFunc(j.Files, func(f client.FileInput) bool { return f.Path == l.Path }) {
+			j.Files[0].Path = l.Path // Java wants a file of the public class's name
 		}
 	}
 	return nil
@@ -209,36 +153,36 @@ func (c *runCommand) choose(ctx context.Context, server *client.Client, j *execu
 
 // newJob returns a job that is connected to the command's streams. A nil server must be set before
 // the job runs.
-func newJob(s Streams, server *client.Client) *execution.Job {
+func newJob(s command.Streams, server *client.Client) *execution.Job {
 	return &execution.Job{Follower: execution.Follower{Out: s.Out, Err: s.Err, Client: server}, In: s.In}
 }
 
 // runJob runs a job and prints how it ended. On a terminal it also prints the hint, if there is one.
 func runJob(ctx context.Context, j *execution.Job) error {
 	ended, err := j.Run(ctx)
-	code, words := exitCode(ended)
+	code, words := command.CodeOf(ended)
 	switch {
 	case errors.Is(err, context.Canceled):
-		code, words = CodeInterrupted, ""
-	case closedPipe(err):
-		code, words = codePipe, ""
+		code, words = command.CodeInterrupted, ""
+	case command.ClosedPipe(err):
+		code, words = command.CodePipe, ""
 	case err != nil:
-		code, words = failureCode(err), connection.Explained(err).Error()
+		code, words = failureCode(err), command.Explained(err).Error()
 	}
 	if words != "" {
 		_, _ = fmt.Fprintf(j.Err, "rockpool: %s\n", output.Lines(words))
 	}
 	switch {
-	case err != nil && code != codePipe:
-		hint(j.Err, advice.For(err))
+	case err != nil && code != command.CodePipe:
+		hint(j.Err, command.Advice(err))
 	case output.OnTerminal(j.Err) || os.Getenv("ROCKPOOL_HINTS") == "1":
 		hint(j.Err, ended.Hint)
 	}
-	return ExitError(code)
+	return command.ExitError(code)
 }
 
 // job reads the files and returns the job for a single run.
-func (c *runCommand) job(s Streams) (*execution.Job, error) {
+func (c *runCommand) job(s command.Streams) (*execution.Job, error) {
 	labels, err := labelInputs(c.Label)
 	if err != nil {
 		return nil, err
@@ -250,7 +194,7 @@ func (c *runCommand) job(s Streams) (*execution.Job, error) {
 	}
 	j.Environment, j.Command, j.TimeLimit, j.Stdin, j.Protected = c.Env, c.program, c.TimeLimit, c.Stdin, c.Protected
 	if c.Main != "" {
-		file, err := readUpload(c.Main)
+		file, err := execution.ReadUpload(c.Main)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("the file %s doesn't exist on this machine. If it is a command in the environment, put it after --: rockpool run --env %s -- %s",
 				c.Main, cmp.Or(c.Env, "ENVIRONMENT"), strings.Join(append([]string{c.Main}, c.Arguments...), " "))
@@ -261,7 +205,7 @@ func (c *runCommand) job(s Streams) (*execution.Job, error) {
 		j.Files = append(j.Files, file)
 	}
 	for _, path := range c.File {
-		file, err := readUpload(path)
+		file, err := execution.ReadUpload(path)
 		if err != nil {
 			return nil, fmt.Errorf("--file: %w", err)
 		}

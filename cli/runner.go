@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rockpool/rockpool/cli/advice"
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/execution"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
@@ -24,51 +23,22 @@ type runnerCommands struct {
 	Watch   runnerWatch   `cmd:"" help:"Watch a runner's files and print each change."`
 }
 
-// Help returns the description and examples for rockpool runner --help.
-func (runnerCommands) Help() string {
-	return `Examples:
-
-    id=$(rockpool runner claim python)
-    rockpool runner cp project "$id:" -r
-    rockpool runner exec "$id" -- make test
-    rockpool runner shell "$id"
-    rockpool runner cp "$id:result.txt" .
-    rockpool runner find "$id" --name '*.py' --containing main
-    rockpool runner release "$id"`
-}
-
 type runnerList struct {
-	connection.Flags
+	command.Flags
 	output.Format
 	Env   string                `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Only runners of this environment."`
 	State []runtime.RunnerState `placeholder:"STATE" enum:"STARTING,IDLE,CLAIMING,CLAIMED,STOPPING,GONE" help:"Only runners in this state: ${enum}. Can be given more than once."`
 	Label []string              `placeholder:"NAME=VALUE" sep:"none" help:"Only runners whose claim has this label; NAME alone: with any value. Can be given more than once: all must match."`
 }
 
-// Help returns the description and examples for --help.
-func (runnerList) Help() string {
-	return `Examples:
-
-    rockpool runner list
-    rockpool runner list --env python --state CLAIMED
-    rockpool runner list --label user=ada
-    rockpool runner list --json | jq -r '.[] | select(.state == "IDLE") | .id'`
-}
-
 // Run lists runners.
-func (c *runnerList) Run(s Streams) error {
-	ctx, stop := Stoppable()
-	defer stop()
-	server, err := c.Patient()
-	if err != nil {
-		return err
-	}
+func (c *runnerList) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	wanted, err := labelFilters(c.Label)
 	if err != nil {
 		return err
 	}
-	all, err := connection.Pages(func(after *string) ([]client.ListedRunner, client.PageInfo, error) {
-		out, err := client.GetRunners(ctx, server, optional(c.Env), c.State, wanted, connection.LabelledPage, after)
+	all, err := command.Pages(func(after *string) ([]client.ListedRunner, client.PageInfo, error) {
+		out, err := client.GetRunners(ctx, server, command.Optional(c.Env), c.State, wanted, command.LabelledPage, after)
 		if err != nil {
 			return nil, client.PageInfo{}, err
 		}
@@ -84,7 +54,7 @@ func (c *runnerList) Run(s Streams) error {
 			return err
 		}
 		if out.Environment == nil {
-			return advice.NoEnvironment(ctx, server, c.Env)
+			return command.NoEnvironment(ctx, server, c.Env)
 		}
 	}
 	t := output.Table{Head: []string{"RUNNER", "ENVIRONMENT", "STATE", "CREATED", "EXPIRES", "LABELS", "MESSAGE"}}
@@ -97,13 +67,13 @@ func (c *runnerList) Run(s Streams) error {
 		if r.GoneReason != nil {
 			state += " (" + string(*r.GoneReason) + ")"
 		}
-		t.Rows = append(t.Rows, []string{r.Id, fmt.Sprintf("%s @%d", r.EnvironmentId, r.Revision), state, output.Ago(&r.CreatedAt), expires, labels, text(r.Message)})
+		t.Rows = append(t.Rows, []string{r.Id, fmt.Sprintf("%s @%d", r.EnvironmentId, r.Revision), state, output.Ago(&r.CreatedAt), expires, labels, command.Text(r.Message)})
 	}
 	return c.List(s.Out, s.Err, all, t, "no runners: claim one with `rockpool runner claim ENVIRONMENT`")
 }
 
 type runnerClaim struct {
-	connection.Flags
+	command.Flags
 	JSON    bool           `name:"json" help:"Print the runner or the ticket as JSON, with the API's names, instead of its id."`
 	Env     string         `arg:"" name:"environment" complete:"environment" help:"Environment of the runner."`
 	Wait    *time.Duration `from:"0" to:"1h" placeholder:"TIME" help:"How long to wait if no runner is idle, 0 to 1h. (30s; with --ticket 1h)"`
@@ -114,24 +84,8 @@ type runnerClaim struct {
 	Holder  *string        `xor:"session" placeholder:"TEXT" help:"Holder: the same holder gets the same runner while it exists, then a new one."`
 }
 
-// Help returns the description and examples for --help.
-func (runnerClaim) Help() string {
-	return `Examples:
-
-    id=$(rockpool runner claim python --timeout 1h --label user=ada)
-    id=$(rockpool runner claim python --holder ada/exercise-3)
-    ticket=$(rockpool runner claim python --ticket)
-    id=$(rockpool ticket watch "$ticket")`
-}
-
 // Run claims a runner.
-func (c *runnerClaim) Run(s Streams) error {
-	ctx, stop := Stoppable()
-	defer stop()
-	server, err := c.Client()
-	if err != nil {
-		return err
-	}
+func (c *runnerClaim) Run(ctx context.Context, s command.Streams, server *client.Client) error {
 	request, err := c.request()
 	if err != nil {
 		return err
@@ -147,7 +101,7 @@ func (c *runnerClaim) Run(s Streams) error {
 		_, err = fmt.Fprintln(s.Out, id)
 		return err
 	}
-	out, err := client.GetRunner(ctx, connection.Patient(server, connection.Patience), id)
+	out, err := client.GetRunner(ctx, command.Patient(server, command.Patience), id)
 	if err != nil {
 		return err
 	}
@@ -155,7 +109,7 @@ func (c *runnerClaim) Run(s Streams) error {
 }
 
 // claimLater creates a ticket and prints it. It doesn't wait for the runner.
-func (c *runnerClaim) claimLater(ctx context.Context, s Streams, server *client.Client, request execution.Request) error {
+func (c *runnerClaim) claimLater(ctx context.Context, s command.Streams, server *client.Client, request execution.Request) error {
 	ticket, err := execution.ClaimLater(ctx, server, request)
 	if err != nil {
 		return err
@@ -199,25 +153,14 @@ func (c *runnerClaim) request() (execution.Request, error) {
 }
 
 type runnerRelease struct {
-	connection.Flags
+	command.Flags
 	output.Format
 	IDs []string `arg:"" name:"runner" complete:"runner" help:"Ids of the runners."`
 }
 
-// Help returns the description and examples for --help.
-func (runnerRelease) Help() string {
-	return `If a runner doesn't exist or is gone, the exit code is 125; the others are released.
-
-    rockpool runner release "$id"`
-}
-
 // Run releases runners.
-func (c *runnerRelease) Run(s Streams) error {
-	server, err := c.Patient()
-	if err != nil {
-		return err
-	}
-	return each(s, c.Format, c.IDs, "released", "doesn't exist, or isn't claimed any longer", func(ctx context.Context, id string) (bool, error) {
+func (c *runnerRelease) Run(ctx context.Context, s command.Streams, server client.Sender) error {
+	return command.Each(ctx, s, c.Format, c.IDs, "released", "doesn't exist, or isn't claimed any longer", func(ctx context.Context, id string) (bool, error) {
 		out, err := client.ReleaseRunner(ctx, server, id)
 		return err == nil && out.ReleaseRunner.Released, err
 	})

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -30,7 +30,7 @@ type search struct {
 	states   []runtime.ExecutionState
 	outcomes []runtime.Outcome
 	failed   bool
-	limit    int // 0: all
+	limit    int // 0 for all
 }
 
 // executions returns the matching executions, the newest first.
@@ -39,7 +39,7 @@ func (f searchFlags) executions(ctx context.Context, server client.Sender, of se
 	if err != nil {
 		return nil, err
 	}
-	from, err := moment("--since", f.Since)
+	from, err := command.Moment("--since", f.Since)
 	if err != nil {
 		return nil, err
 	}
@@ -48,12 +48,12 @@ func (f searchFlags) executions(ctx context.Context, server client.Sender, of se
 		failed = &of.failed
 	}
 	left := of.limit
-	return connection.Pages(func(after *string) ([]client.ListedExecution, client.PageInfo, error) {
-		size := connection.LabelledPage
+	return command.Pages(func(after *string) ([]client.ListedExecution, client.PageInfo, error) {
+		size := command.LabelledPage
 		if of.limit > 0 {
 			size = new(min(left, *size))
 		}
-		out, err := client.GetExecutions(ctx, server, optional(f.Env), optional(f.Runner), of.states, of.outcomes, failed, labels, optional(f.Command), from, size, after, new(true))
+		out, err := client.GetExecutions(ctx, server, command.Optional(f.Env), command.Optional(f.Runner), of.states, of.outcomes, failed, labels, command.Optional(f.Command), from, size, after, new(true))
 		if err != nil {
 			return nil, client.PageInfo{}, err
 		}

@@ -1,13 +1,17 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"slices"
+	"strconv"
 	"time"
 
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
 )
@@ -18,39 +22,14 @@ type ticketCommands struct {
 	Cancel ticketCancel `cmd:"" help:"Cancel waiting tickets."`
 }
 
-// Help returns the description and examples for rockpool ticket --help.
-func (ticketCommands) Help() string {
-	return `A ticket is a claim that waits in the background. The server cancels it unless it is shown or watched at least every
-30 seconds. Tickets don't survive a restart of the server: claim again with the same --key.
-
-    ticket=$(rockpool runner claim python --ticket)
-    rockpool ticket show "$ticket"
-    id=$(rockpool ticket watch "$ticket")
-    rockpool ticket cancel "$ticket"`
-}
-
 type ticketShow struct {
-	connection.Flags
+	command.Flags
 	output.Format
 	ID string `arg:"" name:"ticket" help:"Id of the ticket, as rockpool runner claim --ticket prints it."`
 }
 
-// Help returns the description and examples for --help.
-func (ticketShow) Help() string {
-	return `Shows a ticket. This keeps it for another 30 seconds.
-
-    rockpool ticket show "$ticket"
-    rockpool ticket show "$ticket" --json | jq .position`
-}
-
 // Run shows a ticket.
-func (c *ticketShow) Run(s Streams) error {
-	ctx, stop := Stoppable()
-	defer stop()
-	server, err := c.Patient()
-	if err != nil {
-		return err
-	}
+func (c *ticketShow) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	out, err := client.GetTicket(ctx, server, c.ID)
 	if err != nil {
 		return err
@@ -99,7 +78,7 @@ func ended(t client.Ticket) error {
 	case t.State == client.TicketStateClaimed:
 		return fmt.Errorf("the runner of ticket %s is gone: claim again", t.Id)
 	case t.State == client.TicketStateExpired:
-		return fmt.Errorf("ticket %s is EXPIRED: %s; claim again, with a longer --wait", t.Id, text(t.Message))
+		return fmt.Errorf("ticket %s is EXPIRED: %s; claim again, with a longer --wait", t.Id, command.Text(t.Message))
 	case t.Message != nil:
 		return fmt.Errorf("ticket %s is %s: %s", t.Id, t.State, *t.Message)
 	default:
@@ -108,39 +87,20 @@ func ended(t client.Ticket) error {
 }
 
 type ticketWatch struct {
-	connection.Flags
+	command.Flags
 	JSON bool   `name:"json" help:"Print the ticket after each change, one JSON object per line, with the API's names."`
 	ID   string `arg:"" name:"ticket" help:"Id of the ticket, as rockpool runner claim --ticket prints it."`
-}
-
-// Help returns the description and examples for --help.
-func (ticketWatch) Help() string {
-	return `Waits until the ticket has a runner, then prints the runner's id. Meanwhile it shows position and estimated wait on
-stderr. The server cancels the ticket 30 seconds after the last command that shows or watches it.
-
-    id=$(rockpool ticket watch "$ticket")
-
-Exit codes:
-    0    the ticket has its runner
-    125  the ticket ended without a runner, or doesn't exist
-    130  watching was interrupted`
 }
 
 // watchEvery is the interval at which ticket watch polls the server.
 const watchEvery = 500 * time.Millisecond
 
 // Run watches a ticket until it has its runner.
-func (c *ticketWatch) Run(s Streams) error {
-	ctx, stop := Stoppable()
-	defer stop()
-	server, err := c.Patient()
-	if err != nil {
-		return err
-	}
+func (c *ticketWatch) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	again := time.NewTicker(watchEvery)
 	defer again.Stop()
-	w := ticketView{out: s.Out, json: c.JSON, status: newStatus(s.Err)}
-	defer w.status.end()
+	w := ticketView{out: s.Out, json: c.JSON, status: command.NewStatus(s.Err)}
+	defer w.status.End()
 	for {
 		out, err := client.GetTicket(ctx, server, c.ID)
 		if err != nil {
@@ -152,7 +112,7 @@ func (c *ticketWatch) Run(s Streams) error {
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			w.status.end()
+			w.status.End()
 			_, _ = fmt.Fprintln(s.Err, "rockpool: the server cancels the ticket in 30 s, unless you watch it again")
 			return ctx.Err()
 		}
@@ -163,7 +123,7 @@ func (c *ticketWatch) Run(s Streams) error {
 type ticketView struct {
 	out     io.Writer
 	json    bool
-	status  *status
+	status  *command.Status
 	printed string
 }
 
@@ -179,13 +139,13 @@ func (v *ticketView) show(t client.Ticket) (done bool, err error) {
 			}
 		}
 		if waits {
-			v.status.show("waiting for a runner of " + t.EnvironmentId + ", " + position(t))
+			v.status.Show("waiting for a runner of " + t.EnvironmentId + ", " + position(t))
 		}
 	}
 	if waits {
 		return false, nil
 	}
-	v.status.end()
+	v.status.End()
 	switch {
 	case t.Runner == nil:
 		return true, ended(t)
@@ -196,59 +156,15 @@ func (v *ticketView) show(t client.Ticket) (done bool, err error) {
 	return true, err
 }
 
-// A status is a progress line. On a terminal, the next one replaces it.
-type status struct {
-	out      io.Writer
-	terminal bool
-	open     bool // a line is on the terminal
-}
-
-// newStatus returns a status that writes to errs.
-func newStatus(errs io.Writer) *status {
-	return &status{out: errs, terminal: output.OnTerminal(errs)}
-}
-
-// show replaces the status line on a terminal. Otherwise it prints a line.
-func (s *status) show(text string) {
-	text = "rockpool: " + output.Plain(text)
-	if s.terminal {
-		s.open = true
-		_, _ = io.WriteString(s.out, "\r\x1b[K"+text)
-		return
-	}
-	_, _ = fmt.Fprintln(s.out, text)
-}
-
-// end removes the line from a terminal.
-func (s *status) end() {
-	if s.open {
-		s.open = false
-		_, _ = io.WriteString(s.out, "\r\x1b[K")
-	}
-}
-
 type ticketCancel struct {
-	connection.Flags
+	command.Flags
 	output.Format
 	IDs []string `arg:"" name:"ticket" help:"Ids of the tickets."`
 }
 
-// Help returns the description and examples for --help.
-func (ticketCancel) Help() string {
-	return `Cancels tickets. If a ticket has a runner that no response has named yet, the runner is released. A ticket that has
-already ended isn't an error. A ticket whose runner was named in a response is an error; the other tickets are still
-cancelled.
-
-    rockpool ticket cancel "$ticket"`
-}
-
 // Run cancels tickets.
-func (c *ticketCancel) Run(s Streams) error {
-	server, err := c.Patient()
-	if err != nil {
-		return err
-	}
-	return each(s, c.Format, c.IDs, "cancelled", "has already ended", func(ctx context.Context, id string) (bool, error) {
+func (c *ticketCancel) Run(ctx context.Context, s command.Streams, server client.Sender) error {
+	return command.Each(ctx, s, c.Format, c.IDs, "cancelled", "has already ended", func(ctx context.Context, id string) (bool, error) {
 		out, err := client.CancelTicket(ctx, server, id)
 		if err != nil {
 			return false, err
@@ -261,4 +177,53 @@ func (c *ticketCancel) Run(s Streams) error {
 		}
 		return true, nil
 	})
+}
+
+type queueCommand struct {
+	command.Flags
+	output.Format
+	Env    string `short:"e" complete:"environment" placeholder:"ENVIRONMENT" help:"Only claims for this environment."`
+	Tenant string `placeholder:"NAME" help:"Only claims of this tenant."`
+}
+
+// Run lists the claims that wait.
+func (c *queueCommand) Run(ctx context.Context, s command.Streams, server client.Sender) error {
+	all, err := command.Pages(func(after *string) ([]client.WaitingClaim, client.PageInfo, error) {
+		out, err := client.GetWaitingClaims(ctx, server, command.Optional(c.Tenant), command.Optional(c.Env), command.PageSize, after)
+		if err != nil {
+			return nil, client.PageInfo{}, err
+		}
+		return out.WaitingClaims.Nodes, out.WaitingClaims.PageInfo, nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.List(s.Out, s.Err, all, queueTable(all), "no claims are waiting")
+}
+
+// queueTable sorts claims by environment and position, those without a position last.
+func queueTable(all []client.WaitingClaim) output.Table {
+	slices.SortStableFunc(all, func(a, b client.WaitingClaim) int {
+		return cmp.Or(cmp.Compare(a.EnvironmentId, b.EnvironmentId), cmp.Compare(turn(a), turn(b)))
+	})
+	t := output.Table{Head: []string{"ENVIRONMENT", "POSITION", "ESTIMATE", "TENANT", "SINCE", "EXPIRES"}}
+	for _, w := range all {
+		position, wait := "-", "-"
+		if w.Position != nil {
+			position = strconv.Itoa(*w.Position)
+		}
+		if w.EstimatedWaitMs != nil {
+			wait = estimate(*w.EstimatedWaitMs).String()
+		}
+		t.Rows = append(t.Rows, []string{w.EnvironmentId, position, wait, w.Tenant, output.Ago(&w.Since), output.Ago(&w.ExpiresAt)})
+	}
+	return t
+}
+
+// turn returns a claim's position for sorting. Claims without one come last.
+func turn(w client.WaitingClaim) int {
+	if w.Position == nil {
+		return math.MaxInt
+	}
+	return *w.Position
 }

@@ -3,10 +3,15 @@ package cli
 import (
 	"encoding/json"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/creack/pty"
+	"github.com/google/go-cmp/cmp"
 
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
@@ -49,7 +54,7 @@ func TestTopOnce(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &all); err != nil || code != 0 || len(all) != 1 || all[0].Id != first || all[0].UsageNow == nil || *all[0].UsageNow.Memory != 1<<20 {
 		t.Errorf("%d %v: %s%s", code, err, out, errs)
 	}
-	if _, errs, code := s.command("top", "--sort", "name"); code != CodeUsage || errs == "" {
+	if _, errs, code := s.command("top", "--sort", "name"); code != command.CodeUsage || errs == "" {
 		t.Errorf("--sort name: %d %s", code, errs)
 	}
 }
@@ -87,5 +92,73 @@ func TestTopRefreshes(t *testing.T) {
 	}
 	if got := wait.Receive(t, code, "q ends it"); got != 0 {
 		t.Errorf("exit %d: %s", got, errs.String())
+	}
+}
+
+func executing(id string, wall, cpu, memory int64) client.RunningExecution {
+	processes := 2
+	return client.RunningExecution{
+		Id: id, EnvironmentId: "python", Tenant: "default", CommandLine: "sh -c x", Labels: []client.Label{{Name: "user", Value: "ada"}},
+		UsageNow: &client.UsageNow{WallMs: wall, UserMs: cpu, Memory: &memory, Processes: &processes, OutputBytes: 1500},
+		Marks:    client.RunningMarks{StartedAt: new(time.Unix(1000, 0))},
+		Runner:   &client.UsedRunner{Usage: &client.RunnerUsage{MemoryLimit: 256 << 20, ProcessLimit: 64}},
+	}
+}
+
+// TestCPUUseSinceThePreviousTable: the first table shows the average since the start; later ones
+// the use since the previous table.
+func TestCPUUseSinceThePreviousTable(t *testing.T) {
+	v := &View{Sort: "cpu"}
+	at := time.Unix(1010, 0)
+	for i, step := range []struct {
+		wall, cpu int64
+		want      string
+	}{
+		{10_000, 1000, "10%"},
+		{11_000, 2500, "150%"},
+		{11_000, 2500, "150%"}, // the server asked nobody meanwhile
+		{13_000, 2500, "0%"},
+	} {
+		_, table := v.Table([]client.RunningExecution{executing("a", step.wall, step.cpu, 1)}, at)
+		if got := table.Rows[0][2]; got != step.want {
+			t.Errorf("view %d: %s, want %s", i, got, step.want)
+		}
+	}
+}
+
+func TestRows(t *testing.T) {
+	silent := client.RunningExecution{Id: "s", EnvironmentId: "shell", Tenant: "default", CommandLine: "cat", Marks: client.RunningMarks{StartedAt: new(time.Unix(1000, 0))}}
+	all := []client.RunningExecution{silent, executing("a", 60_000, 600, 5<<20), executing("b", 61_000, 61_000, 200<<20)}
+	sorted, table := (&View{Sort: "memory"}).Table(all, time.Unix(1090, 0))
+	want := [][]string{
+		{"b", "1m1s", "100%", "200 MiB / 256 MiB", "2 / 64", "1.5 KiB", "python", "default", "user=ada", "sh -c x"},
+		{"a", "1m0s", "1%", "5.0 MiB / 256 MiB", "2 / 64", "1.5 KiB", "python", "default", "user=ada", "sh -c x"},
+		{"s", "1m30s", "-", "-", "-", "-", "shell", "default", "-", "cat"},
+	}
+	if diff := cmp.Diff(want, table.Rows); diff != "" {
+		t.Error(diff)
+	}
+	if sorted[0].Id != "b" || len(sorted) != 3 {
+		t.Errorf("%+v", sorted)
+	}
+	if got := Summary(sorted, table); got != "3 running, 205 MiB of memory" {
+		t.Error(got)
+	}
+}
+
+// TestEverySort: every column sorts the largest first; equal rows sort by id.
+func TestEverySort(t *testing.T) {
+	a, b := executing("a", 1000, 10, 1), executing("b", 2000, 2000, 2)
+	b.UsageNow.Processes, b.UsageNow.OutputBytes = new(3), 3000
+	same := executing("c", 1000, 10, 1)
+	for sort := range sorts {
+		sorted, _ := (&View{Sort: sort}).Table([]client.RunningExecution{same, a, b}, time.Unix(1010, 0))
+		var ids []string
+		for _, x := range sorted {
+			ids = append(ids, x.Id)
+		}
+		if !slices.Equal(ids, []string{"b", "a", "c"}) {
+			t.Errorf("by %s: %s", sort, strings.Join(ids, " "))
+		}
 	}
 }

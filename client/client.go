@@ -92,10 +92,10 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.Transport.RoundTrip(r)
 }
 
-// Door sends a request with the token to a door of the server, at a path such as /mcp. It returns
-// an error for a redirect, because following it would reveal the token. If c has a token, Door adds
+// Request sends an HTTP request with the token to the server, at a path such as /mcp. It returns
+// an error for a redirect, because following it would reveal the token. If c has a token, Request adds
 // it to header, which must not be nil then.
-func (c *Client) Door(ctx context.Context, method, path string, header http.Header, body io.Reader) (*http.Response, error) {
+func (c *Client) Request(ctx context.Context, method, path string, header http.Header, body io.Reader) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.url, "/graphql")+path, body)
 	if err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ type Error struct {
 		Quota       string
 		Limit, Used int64
 		Pending     int64 // waiting claims that count towards the quota of runners
-		RetryAfter  int   // seconds; 0: retry when the tenant releases something
+		RetryAfter  int   // seconds; 0 means when the tenant releases something
 	}
 
 	proxied bool // a proxy responded that it has no response of the server

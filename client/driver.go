@@ -160,7 +160,7 @@ type Event struct {
 	JSON json.RawMessage `json:"-"` // the event as the server sent it
 }
 
-// Follow subscribes to an execution's events after a cursor (nil: from the first event), and
+// Follow subscribes to an execution's events after a cursor (nil for the first event on), and
 // passes each event to handle. It returns as [Client.Subscribe] does. After a broken connection,
 // call it again with the last event's cursor: no byte is missing or repeated.
 func (c *Client) Follow(ctx context.Context, execution string, after *string, handle func(Event) error) error {

@@ -3,7 +3,7 @@
 // what exceeds a limit; nothing waits. It finds the client behind a trusted proxy, and reads bodies
 // within limits of size and time.
 //
-// Only the edge (this package, graph/transport and the doors) counts the memory of requests. Packages
+// Only the edge (this package, graph/transport and compat) counts the memory of requests. Packages
 // below it return pages of bounded size; see docs/decisions/0063.
 package clients
 

@@ -1,8 +1,8 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
-	"strconv"
 
 	"github.com/rockpool/rockpool/clients"
 )
@@ -18,27 +18,33 @@ type Bounds struct {
 	TokenSubscriptions int   `env:"ROCKPOOL_TOKEN_SUBSCRIPTIONS" default:"0" placeholder:"N" help:"Concurrent subscriptions with the same token or the same grant. All callers without a token share one such limit. Allowed: 1 to 10000000; 0: twice --peer-subscriptions. (${default}; $$${env})"`
 }
 
-// The maximum of body-memory, in bytes, and of the other limits.
-const (
-	maxBodyMemory = 1 << 40
-	maxPeers      = 10_000_000
-)
-
 // check returns an [Error] for a value out of range. maxBody is the largest body of one request.
 func (c *Bounds) check(maxBody int64) error {
-	if least := clients.LeastMemory(maxBody); c.BodyMemory != 0 && (c.BodyMemory < least || c.BodyMemory > maxBodyMemory) {
-		return &Error{"body-memory", strconv.FormatInt(c.BodyMemory, 10), fmt.Sprintf("%d to %d bytes with a max-body of %d, or 0 for a share of the server's memory", least, int64(maxBodyMemory), maxBody)}
+	const most, zero = 10_000_000, ", or 0 for as many as the server has memory for"
+	return cmp.Or(
+		zeroOr("body-memory", c.BodyMemory, clients.LeastMemory(maxBody), 1<<40, fmt.Sprintf(" bytes with a max-body of %d, or 0 for a share of the server's memory", maxBody)),
+		zeroOr("connections", c.Connections, 1, most, zero),
+		zeroOr("peer-connections", c.PeerConnections, 1, most, zero),
+		zeroOr("peer-operations", c.PeerOperations, 1, most, zero),
+		zeroOr("peer-subscriptions", c.PeerSubscriptions, 1, most, zero),
+		zeroOr("token-operations", c.TokenOperations, 1, most, zero),
+		zeroOr("token-subscriptions", c.TokenSubscriptions, 1, most, zero),
+	)
+}
+
+// within returns an [Error] unless a setting is in a range. what follows the range in the error: a
+// unit, for example.
+func within[N int | int64 | float64](flag string, value, low, high N, what string) error {
+	if value >= low && value <= high { // false for NaN
+		return nil
 	}
-	for _, b := range []struct {
-		flag  string
-		value int
-	}{
-		{"connections", c.Connections}, {"peer-connections", c.PeerConnections}, {"peer-operations", c.PeerOperations}, {"peer-subscriptions", c.PeerSubscriptions},
-		{"token-operations", c.TokenOperations}, {"token-subscriptions", c.TokenSubscriptions},
-	} {
-		if b.value < 0 || b.value > maxPeers {
-			return &Error{b.flag, strconv.Itoa(b.value), fmt.Sprintf("1 to %d, or 0 for as many as the server has memory for", maxPeers)}
-		}
+	return &Error{flag, fmt.Sprint(value), fmt.Sprintf("%v to %v%s", low, high, what)}
+}
+
+// zeroOr is like within, but also accepts 0.
+func zeroOr[N int | int64](flag string, value, low, high N, what string) error {
+	if value == 0 {
+		return nil
 	}
-	return nil
+	return within(flag, value, low, high, what)
 }

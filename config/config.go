@@ -4,7 +4,7 @@
 package config
 
 import (
-	"fmt"
+	"cmp"
 	"net"
 	"net/url"
 	"os"
@@ -56,7 +56,7 @@ type Config struct {
 	LogLevel         string        `env:"ROCKPOOL_LOG_LEVEL" default:"info" placeholder:"LEVEL" help:"Lowest level to log. Allowed: debug, info, warn, error. (${default}; $$${env})"`
 	LogFormat        string        `env:"ROCKPOOL_LOG_FORMAT" default:"console" placeholder:"FORMAT" help:"Format of the log, which goes to stderr. Allowed: console, json. (${default}; $$${env})"`
 	AccessLog        string        `env:"ROCKPOOL_ACCESS_LOG" default:"off" placeholder:"FILE" help:"File for the access log, which has a line of JSON for each request. If you rename the file, the server starts a new one. Allowed: off, a file, - for stdout. (${default}; $$${env})"`
-	Doors            []string      `env:"ROCKPOOL_DOORS" placeholder:"DOOR,…" help:"APIs of other systems to serve in addition to GraphQL. Allowed: poseidon (CodeOcean), jobe (Moodle CodeRunner), mcp (AI agents). ($$${env})"`
+	Compat           []string      `env:"ROCKPOOL_COMPAT" placeholder:"API,…" help:"APIs of other systems to serve in addition to GraphQL. Allowed: poseidon (CodeOcean), jobe (Moodle CodeRunner), mcp (AI agents). ($$${env})"`
 	Languages        string        `env:"ROCKPOOL_LANGUAGES" placeholder:"FILE" complete:"file" help:"YAML file that adds languages or changes Rockpool's own: how programs are built and run, and in which environments. See docs/guides/languages.md. ($$${env})"`
 	DebugAddress     string        `env:"ROCKPOOL_DEBUG_ADDRESS" placeholder:"ADDRESS" help:"Loopback address and port for Go's profiles, which are at /debug/pprof/. Empty: they aren't served. ($$${env})"`
 
@@ -71,7 +71,7 @@ type Config struct {
 	OIDC     OIDC     `embed:"" prefix:"oidc-"`
 
 	Token   string        `kong:"-"` // Check reads it from TokenFile
-	Caches  string        `kong:"-"` // directory of the languages' caches; "": in Data
+	Caches  string        `kong:"-"` // directory of the languages' caches; empty for one in Data
 	Recipes *language.Set `kong:"-"` // Check reads them from Languages
 }
 
@@ -81,15 +81,15 @@ const (
 	StopRemoves = "remove"
 )
 
-// The values of Config.Doors.
+// The values of Config.Compat.
 const (
-	DoorJobe     = "jobe"
-	DoorMCP      = "mcp"
-	DoorPoseidon = "poseidon"
+	CompatJobe     = "jobe"
+	CompatMCP      = "mcp"
+	CompatPoseidon = "poseidon"
 )
 
-// AllDoors returns the allowed values of Config.Doors.
-func AllDoors() []string { return []string{DoorPoseidon, DoorJobe, DoorMCP} }
+// AllCompat returns the allowed values of Config.Compat.
+func AllCompat() []string { return []string{CompatPoseidon, CompatJobe, CompatMCP} }
 
 // Check completes the configuration. It returns an [Error] for the first setting that is invalid.
 func (c *Config) Check() error {
@@ -102,36 +102,21 @@ func (c *Config) Check() error {
 			return err
 		}
 	}
-	for _, b := range []struct {
-		flag             string
-		value, low, high int64
-		unit             string
-	}{
-		{"max-body", c.MaxBody, 1 << 10, 1 << 30, "bytes"},
-		{"alert-timeout", int64(c.AlertTimeout), 0, 86400, "seconds"},
-		{"parallel", int64(c.Parallel), 0, 64, "runners"},
-		{"keep-executions", int64(c.KeepExecutions), 0, 315360000, "seconds"},
-		{"keep-audit", int64(c.KeepAudit), 0, 315360000, "seconds"},
-		{"keep-evaluations", int64(c.KeepEvaluations), 1, 86400, "seconds"},
-		{"keep-allocations", int64(c.KeepAllocations), 1, 86400, "seconds"},
-	} {
-		if b.value < b.low || b.value > b.high {
-			return &Error{b.flag, strconv.FormatInt(b.value, 10), fmt.Sprintf("%d to %d %s", b.low, b.high, b.unit)}
-		}
-	}
-	if c.KeepBytes != 0 && (c.KeepBytes < minKeepBytes || c.KeepBytes > maxKeepBytes) {
-		return &Error{"keep-bytes", strconv.FormatInt(c.KeepBytes, 10), fmt.Sprintf("%d to %d bytes, or 0 for no limit", minKeepBytes, int64(maxKeepBytes))}
-	}
-	for _, factor := range []struct {
-		flag  string
-		value float64
-	}{{"cpu-overcommit", c.CPUOvercommit}, {"memory-overcommit", c.MemoryOvercommit}} {
-		if !(factor.value >= 0.1 && factor.value <= 1000) { // NaN fails every comparison
-			return &Error{factor.flag, strconv.FormatFloat(factor.value, 'g', -1, 64), "0.1 to 1000, a factor"}
-		}
-	}
-	if !(c.AlertThreshold >= 0 && c.AlertThreshold <= 1) { // NaN fails every comparison
-		return &Error{"alert-threshold", strconv.FormatFloat(c.AlertThreshold, 'g', -1, 64), "0 to 1, a share of the pool's size"}
+	err = cmp.Or(
+		within("max-body", c.MaxBody, 1<<10, 1<<30, " bytes"),
+		within("alert-timeout", c.AlertTimeout, 0, 86400, " seconds"),
+		within("parallel", c.Parallel, 0, 64, " runners"),
+		within("keep-executions", c.KeepExecutions, 0, 315360000, " seconds"),
+		within("keep-audit", c.KeepAudit, 0, 315360000, " seconds"),
+		within("keep-evaluations", c.KeepEvaluations, 1, 86400, " seconds"),
+		within("keep-allocations", c.KeepAllocations, 1, 86400, " seconds"),
+		zeroOr("keep-bytes", c.KeepBytes, runtime.DefaultOutputLimit, 1<<50, " bytes, or 0 for no limit"), // at least the output of one execution
+		within("cpu-overcommit", c.CPUOvercommit, 0.1, 1000, ", a factor"),
+		within("memory-overcommit", c.MemoryOvercommit, 0.1, 1000, ", a factor"),
+		within("alert-threshold", c.AlertThreshold, 0, 1, ", a share of the pool's size"),
+	)
+	if err != nil {
+		return err
 	}
 	if c.CgroupParent != "rockpool" && !strings.HasPrefix(c.CgroupParent, "rockpool/") {
 		return &Error{"cgroup-parent", c.CgroupParent, "rockpool, or a path below it, for example rockpool/test"}
@@ -162,9 +147,9 @@ func (c *Config) Check() error {
 			return &Error{"allowed-origins", origin, "origins: a scheme and a host, without a path or *, for example https://admin.example.org"}
 		}
 	}
-	for i, door := range c.Doors {
-		if !slices.Contains(AllDoors(), door) || slices.Contains(c.Doors[:i], door) {
-			return &Error{"doors", door, strings.Join(AllDoors(), ", ") + ", each at most once"}
+	for i, api := range c.Compat {
+		if !slices.Contains(AllCompat(), api) || slices.Contains(c.Compat[:i], api) {
+			return &Error{"compat", api, strings.Join(AllCompat(), ", ") + ", each at most once"}
 		}
 	}
 	if err := c.readLanguages(); err != nil {
@@ -246,12 +231,6 @@ func splitAddress(flag, address string) (string, error) {
 	}
 	return host, nil
 }
-
-// Bounds of Config.KeepBytes. The minimum is the default output limit of one execution.
-const (
-	minKeepBytes = runtime.DefaultOutputLimit
-	maxKeepBytes = 1 << 50
-)
 
 // Locate makes Data absolute. If Data is empty, Locate chooses the directory. Check calls Locate.
 func (c *Config) Locate() error {

@@ -19,7 +19,7 @@ import (
 
 // A File is a YAML file of settings. Its keys are the flags' names. Flags and variables override it.
 type File struct {
-	Path   string // "": no file was read
+	Path   string // empty if no file was read
 	values map[string]setting
 }
 

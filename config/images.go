@@ -1,12 +1,11 @@
 package config
 
 import (
-	"fmt"
+	"cmp"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 )
 
@@ -24,19 +23,14 @@ type Images struct {
 
 // check completes the settings; data is the server's directory.
 func (c *Images) check(data string) error {
-	for _, b := range []struct {
-		flag             string
-		value, low, high int64
-		unit             string
-	}{
-		{"image-cache-bytes", c.CacheBytes, 64 << 20, 1 << 50, "bytes"},
-		{"image-bytes", c.Bytes, 1 << 20, 1 << 50, "bytes"},
-		{"image-timeout", int64(c.Timeout), 1, 86400, "seconds"},
-		{"image-stall", int64(c.Stall), 1, 240, "seconds"},
-	} {
-		if b.value < b.low || b.value > b.high {
-			return &Error{b.flag, strconv.FormatInt(b.value, 10), fmt.Sprintf("%d to %d %s", b.low, b.high, b.unit)}
-		}
+	err := cmp.Or(
+		within("image-cache-bytes", c.CacheBytes, 64<<20, 1<<50, " bytes"),
+		within("image-bytes", c.Bytes, 1<<20, 1<<50, " bytes"),
+		within("image-timeout", c.Timeout, 1, 86400, " seconds"),
+		within("image-stall", c.Stall, 1, 240, " seconds"),
+	)
+	if err != nil {
+		return err
 	}
 	for _, host := range c.Registries {
 		if name := strings.TrimPrefix(host, "*."); !isHost(name) || strings.Contains(name, "*") {

@@ -60,10 +60,7 @@ func (c Offer) Parse() (r Range, err error) {
 	if len(r.Permit) > network.MaxPermit {
 		return r, &Error{"network-permit", strings.Join(c.Permit, ","), fmt.Sprintf("at most %d networks", network.MaxPermit)}
 	}
-	if c.Bandwidth < 1 || c.Bandwidth > network.MaxBandwidth {
-		return r, &Error{"network-bandwidth", strconv.Itoa(c.Bandwidth), fmt.Sprintf("1 to %d megabits a second", network.MaxBandwidth)}
-	}
-	return r, nil
+	return r, within("network-bandwidth", c.Bandwidth, 1, network.MaxBandwidth, " megabits a second")
 }
 
 // Addresses are a parsed [Network], without its [Range].

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -8,7 +9,6 @@ import (
 	"os"
 	goruntime "runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 
@@ -165,20 +165,12 @@ func (n *Nomad) check() (err error) {
 	if !slices.Contains(embedded.Arches, n.Arch) {
 		return &Error{"nomad-arch", n.Arch, strings.Join(embedded.Arches, " or ")}
 	}
-	if n.LockTTL < 10 || n.LockTTL > 3600 {
-		return &Error{"nomad-lock-ttl", strconv.Itoa(n.LockTTL), "10 to 3600 seconds"}
-	}
-	for _, b := range []struct {
-		flag             string
-		value, low, high int
-	}{ // 0 would select a default of package nomad
-		{"nomad-priority", n.Priority, 1, 90}, {"nomad-bridges", n.Bridges, 1, 100_000}, {"nomad-calls", n.Calls, 4, 256},
-	} {
-		if b.value < b.low || b.value > b.high {
-			return &Error{b.flag, strconv.Itoa(b.value), fmt.Sprintf("%d to %d", b.low, b.high)}
-		}
-	}
-	return nil
+	return cmp.Or(
+		within("nomad-lock-ttl", n.LockTTL, 10, 3600, " seconds"),
+		within("nomad-priority", n.Priority, 1, 90, ""), // 0 would select a default of package nomad
+		within("nomad-bridges", n.Bridges, 1, 100_000, ""),
+		within("nomad-calls", n.Calls, 4, 256, ""),
+	)
 }
 
 // readToken reads a secret of at least this many characters from a file. An error never has any part of the

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/rockpool/rockpool/local/sandbox/oci"
@@ -16,15 +15,9 @@ type Disk struct {
 	Read int `env:"ROCKPOOL_DISK_READ" default:"128MiB" type:"size" unit:"MiB" placeholder:"SIZE" help:"How much a runner may read from each disk in a second, if the kernel can limit that. With --sandbox-helper this is a flag of rockpool helper. Allowed: 1MiB to 1TiB; 0: no limit. (${default}; $$${env})"`
 }
 
-// mostDiskRead is the largest value of Disk.Read.
-const mostDiskRead = 1 << 20 // MiB per second
-
 // Check returns an [Error] for a setting out of range.
 func (c Disk) Check() error {
-	if c.Read < 0 || c.Read > mostDiskRead {
-		return &Error{"disk-read", strconv.Itoa(c.Read), fmt.Sprintf("1 to %d MiB a second, or 0 for no limit", mostDiskRead)}
-	}
-	return nil
+	return zeroOr("disk-read", c.Read, 1, 1<<20, " MiB a second, or 0 for no limit")
 }
 
 // Runtimes are the settings for other programs that make sandboxes on this machine.

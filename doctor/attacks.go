@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/doctor/attack"
@@ -25,7 +25,7 @@ import (
 
 // runAttacks runs the attack corpus on a private server and prints the results as they arrive. It
 // stores the report in the data directory, where the real server reads it.
-func (c *Command) runAttacks(ctx context.Context, settings config.Config, s cli.Streams) error {
+func (c *Command) runAttacks(ctx context.Context, settings config.Config, s command.Streams) error {
 	files, err := os.MkdirTemp("", "rockpool-doctor-")
 	if err != nil {
 		return err
@@ -33,7 +33,7 @@ func (c *Command) runAttacks(ctx context.Context, settings config.Config, s cli.
 	defer os.RemoveAll(files)
 	kept := settings.Data
 	settings.Images.Files = files
-	var place attack.Place
+	var place attack.Target
 	around, err := OfferWorld(ctx, &settings)
 	if err != nil {
 		place.NoNetwork = err.Error()
@@ -80,9 +80,9 @@ func (c *Command) runAttacks(ctx context.Context, settings config.Config, s cli.
 	}
 	switch {
 	case ctx.Err() != nil:
-		return cli.ExitError(cli.CodeInterrupted)
+		return command.ExitError(command.CodeInterrupted)
 	case err == nil && !report.OK():
-		return cli.ExitError(1)
+		return command.ExitError(1)
 	}
 	return err
 }
@@ -96,7 +96,7 @@ func notKept(data string, err error) string {
 }
 
 // printReport prints the result of the attacks. all is the number of attacks in the corpus.
-func (c *Command) printReport(s cli.Streams, report attack.Report, all int) error {
+func (c *Command) printReport(s command.Streams, report attack.Report, all int) error {
 	if c.JSON {
 		encoder := json.NewEncoder(s.Out)
 		encoder.SetIndent("", "  ")
@@ -136,9 +136,9 @@ func verdictOf(r attack.Report) string {
 }
 
 // AttackServer runs attacks on a server on this machine with these settings. Nothing else may use
-// the server. around is the simulated network around the runners; nil: none. AttackServer calls
+// the server. around is the simulated network around the runners, or nil. AttackServer calls
 // report with each result.
-func AttackServer(ctx context.Context, settings config.Config, target *client.Client, around *world.World, tier runtime.Isolation, rows []attack.Attack, place attack.Place, report func(attack.Result)) (attack.Report, error) {
+func AttackServer(ctx context.Context, settings config.Config, target *client.Client, around *world.World, tier runtime.Isolation, rows []attack.Attack, place attack.Target, report func(attack.Result)) (attack.Report, error) {
 	machine, err := newAttackMachine(settings, around)
 	if err != nil {
 		return attack.Report{}, err

@@ -13,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/local/uids"
 	"github.com/rockpool/rockpool/runtime/health"
@@ -32,35 +32,9 @@ type Command struct {
 	EmptyNetwork bool `name:"apart" hidden:"" help:"Set when doctor starts itself in an empty network namespace."`
 }
 
-// Help is what its --help says beyond the flags.
-func (Command) Help() string {
-	return `Creates a sandbox as the server does, runs programs in it that explore it and exceed their limits, and removes it.
-Leaves nothing on the machine. Every line is a finding:
-
-    OK    no problem
-    WARN  programs can run, but you should fix this
-    FAIL  programs can't run safely, or not at all; the line below says what to do
-
-If the settings use Nomad (--cluster nomad), it checks the Nomad cluster instead, without changing it.
-
-    sudo rockpool doctor
-    sudo rockpool doctor --json | jq '.findings[] | select(.status != "OK")'
-
-Without root, it tests the isolation that is possible without root, and says what is missing.
-
-With --attack, it starts a private server and runs hostile programs in its runners. They try to escape, to exhaust
-resources, and to reach other runners; docs/security.md lists all attacks. Fork bombs and similar programs run only
-after the limits around them have been checked. This needs about 1 GiB of memory and leaves only the report.
-
-    sudo rockpool doctor --attack
-    sudo rockpool doctor --attack --json | jq '.results[] | select(.held | not)'
-
-Exit codes: 0 without a FAIL, 1 with at least one.`
-}
-
 // Run examines the machine.
-func (c *Command) Run(s cli.Streams) error {
-	ctx, stop := cli.Stoppable()
+func (c *Command) Run(s command.Streams) error {
+	ctx, stop := command.Stoppable()
 	defer stop()
 	var all []health.Finding
 	report := func(found ...health.Finding) {
@@ -124,7 +98,7 @@ func (c *Command) Run(s cli.Streams) error {
 		report(c.examineNetwork(ctx)...)
 	}
 	if ctx.Err() != nil {
-		return cli.ExitError(cli.CodeInterrupted)
+		return command.ExitError(command.CodeInterrupted)
 	}
 	return c.conclude(s.Out, all, "This machine")
 }
@@ -151,7 +125,7 @@ func (c *Command) conclude(out io.Writer, all []health.Finding, subject string) 
 		_, err = fmt.Fprintf(out, "\n%s can isolate programs.\n", subject)
 	}
 	if err == nil && failed {
-		return cli.ExitError(1)
+		return command.ExitError(1)
 	}
 	return err
 }

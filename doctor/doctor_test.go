@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/doctor/attack"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/runtime/health"
@@ -173,8 +173,8 @@ func TestDoctorChecksTheServerOfItsSettings(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out bytes.Buffer
-		err := (&Command{Config: path, Server: test.server}).Run(cli.Streams{Out: &out})
-		if code := cli.ExitError(1); !errors.Is(err, code) || !strings.Contains(out.String(), "WARN  server") || !strings.Contains(out.String(), test.says) {
+		err := (&Command{Config: path, Server: test.server}).Run(command.Streams{Out: &out})
+		if code := command.ExitError(1); !errors.Is(err, code) || !strings.Contains(out.String(), "WARN  server") || !strings.Contains(out.String(), test.says) {
 			t.Errorf("%+v: %v\n%s", test, err, out.String())
 		}
 	}

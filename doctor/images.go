@@ -19,7 +19,7 @@ const doctorImage = "doctor-image"
 
 // examineImages tests whether runners can be created from container images. It uses an empty image,
 // so it needs no registry. cache is the image directory of the real server.
-func examineImages(ctx context.Context, srv *server.Server, p *patient, cache string) health.Finding {
+func examineImages(ctx context.Context, srv *server.Server, p *subject, cache string) health.Finding {
 	const name = "images"
 	failed := func(err error) health.Finding {
 		return health.Warning(name, "environments with the image host still work; container images need a data directory (--data) on ext4, xfs, btrfs or tmpfs", "no runner could be created from a container image: %v", err)

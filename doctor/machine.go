@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/runtime/health"
@@ -136,12 +136,12 @@ func judgeRoom(data string, free int64) health.Finding {
 }
 
 // trust returns the TLS configuration for the server to check. A server of the settings must have
-// the certificate of the settings; its names don't matter. nil: the system's authorities.
+// the certificate of the settings; its names don't matter. nil means the system's authorities.
 func (c *Command) trust(served config.Config) *tls.Config {
 	if c.Server == "" && served.TLS.Enabled() {
 		return connections.Pin(served.TLS.Cert)
 	}
-	trust, _ := connection.TLS{CAFile: os.Getenv("ROCKPOOL_CA_FILE"), CertFile: os.Getenv("ROCKPOOL_CERT_FILE"), KeyFile: os.Getenv("ROCKPOOL_KEY_FILE")}.Config()
+	trust, _ := command.TLS{CAFile: os.Getenv("ROCKPOOL_CA_FILE"), CertFile: os.Getenv("ROCKPOOL_CERT_FILE"), KeyFile: os.Getenv("ROCKPOOL_KEY_FILE")}.Config()
 	return trust // on an error, the finding about the server says what is wrong
 }
 
@@ -154,7 +154,7 @@ func listening(ctx context.Context, url string, trust *tls.Config, token string)
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if token == "" {
-		token, _ = connection.Token("") // as other commands do
+		token, _ = command.Token("") // as other commands do
 	}
 	server := client.New(url).WithToken(token)
 	if trust != nil {

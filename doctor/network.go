@@ -18,7 +18,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/doctor/attack"
@@ -167,7 +167,7 @@ func tryNetwork(ctx context.Context, srv *server.Server) health.Finding {
 		return noNetwork(err)
 	}
 	defer func() { _ = client.Delete(ctx, reached, environment) }() // on an error, it is removed with the server
-	p := patient{client: reached}
+	p := subject{client: reached}
 	var err error
 	if p.runner, _, err = p.claim(ctx, environment); err != nil {
 		out, why := client.GetPool(ctx, reached, environment)
@@ -215,7 +215,7 @@ func judgeNetwork(seen string, denied int) health.Finding {
 }
 
 // attackIsolated runs the attacks in an isolated network, where they can't harm other machines.
-func (c *Command) attackIsolated(ctx context.Context, s cli.Streams) error {
+func (c *Command) attackIsolated(ctx context.Context, s command.Streams) error {
 	if !uids.Root() {
 		return errors.New("attacks need sandboxes, and these need root: run `sudo rockpool doctor --attack`")
 	}
@@ -224,7 +224,7 @@ func (c *Command) attackIsolated(ctx context.Context, s cli.Streams) error {
 	case err != nil:
 		return err
 	case code != 0:
-		return cli.ExitError(code)
+		return command.ExitError(code)
 	}
 	return nil
 }

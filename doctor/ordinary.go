@@ -21,7 +21,7 @@ func runnersTrees() (cgroup.Hierarchies, error) {
 }
 
 // judgeLacks returns the finding about limits that can't be set without root. err is the cause, or nil.
-func (p *patient) judgeLacks(lacks []string, err error) health.Finding {
+func (p *subject) judgeLacks(lacks []string, err error) health.Finding {
 	const name, advice = "limits", "run only your own programs like this. For untrusted programs, start doctor and the server with systemd-run --user --scope -p Delegate=yes, or as root"
 	err = cmp.Or(err, errors.New("these controllers aren't delegated to the control group"))
 	if p.accepted {

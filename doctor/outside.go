@@ -41,7 +41,7 @@ type attackMachine struct {
 	before    map[string]string // contents of files that must not change, by path
 	users     map[string]users  // by runner id
 	listeners []net.Listener    // baits
-	around    *world.World      // simulated network; nil: none
+	around    *world.World      // simulated network, or nil
 	serving   sync.WaitGroup
 }
 
@@ -144,16 +144,24 @@ var bounds = []struct {
 	{"pids", "pids.max", "pids.max", attackProcesses},
 }
 
+// limitOf returns the directory of all runners' cgroup for a controller, and the file with its limit.
+func (m *attackMachine) limitOf(controller, v1, v2 string) (dir, file string, isV2 bool, err error) {
+	tree, ok := m.trees.Controller(controller)
+	if !ok {
+		return "", "", false, fmt.Errorf("the kernel shows no cgroup controller %s", controller)
+	}
+	if file = v1; tree.V2 {
+		file = v2
+	}
+	return filepath.Join(tree.Mount, sandbox.Group(m.group, "")), file, tree.V2, nil
+}
+
 // guard limits the cgroup of all runners.
 func (m *attackMachine) guard() error {
 	for _, b := range bounds {
-		tree, ok := m.trees.Controller(b.controller)
-		if !ok {
-			return fmt.Errorf("the kernel shows no cgroup controller %s", b.controller)
-		}
-		dir, file := filepath.Join(tree.Mount, sandbox.Group(m.group, "")), b.v1
-		if tree.V2 {
-			file = b.v2
+		dir, file, _, err := m.limitOf(b.controller, b.v1, b.v2)
+		if err != nil {
+			return err
 		}
 		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, file), []byte(strconv.FormatInt(b.all, 10)), 0o644)); err != nil {
 			return fmt.Errorf("limit all runners together: %w", err)
@@ -165,21 +173,16 @@ func (m *attackMachine) guard() error {
 // Limited implements [attack.Outside].
 func (m *attackMachine) Limited(runner string) error {
 	for _, b := range bounds {
-		tree, ok := m.trees.Controller(b.controller)
-		if !ok {
-			return fmt.Errorf("the kernel shows no cgroup controller %s", b.controller)
+		all, file, v2, err := m.limitOf(b.controller, b.v1, b.v2)
+		if err != nil {
+			return err
 		}
-		file := b.v1
-		if tree.V2 {
-			file = b.v2
-		}
-		all := filepath.Join(tree.Mount, sandbox.Group(m.group, ""))
 		if n, err := readLimit(filepath.Join(all, file)); err != nil || n != b.all {
 			return fmt.Errorf("%s of all runners is %d, not %d: %w", file, n, b.all, errors.Join(err))
 		}
 		dir := filepath.Join(all, runner)
 		in := dir
-		if agent := filepath.Join(dir, cgroup.Agent); tree.V2 && isDir(agent) {
+		if agent := filepath.Join(dir, cgroup.Agent); v2 && isDir(agent) {
 			in = agent // with version 2, a group with subgroups has no processes itself
 		}
 		members, err := cgroup.Processes(in)

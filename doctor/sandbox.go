@@ -65,7 +65,7 @@ func examineSandbox(ctx context.Context, settings config.Config, accepted bool, 
 		for _, lost := range srv.Limitations() {
 			report(health.Warning("limitations", "see docs/guides/isolation-tiers.md, \"An ordinary user\", and docs/guides/operating.md", "%s", lost))
 		}
-		p := patient{client: srv.Client(), group: srv.Config().CgroupParent, accepted: accepted}
+		p := subject{client: srv.Client(), group: srv.Config().CgroupParent, accepted: accepted}
 		defer p.client.CloseIdle()
 		var took time.Duration
 		var err error
@@ -111,8 +111,8 @@ func splitAdvice(text string) (what, advice string) {
 // pointer returns a pointer to a copy of n, as optional inputs need it.
 func pointer(n int) *int { return &n }
 
-// A patient is the runner under examination.
-type patient struct {
+// A subject is the runner under examination.
+type subject struct {
 	client *client.Client
 	group  string // cgroup of the server's runners
 	runner string
@@ -121,19 +121,19 @@ type patient struct {
 }
 
 // claim claims a runner and measures how long that takes. It waits up to 30 s for one.
-func (p *patient) claim(ctx context.Context, environment string) (runner string, took time.Duration, err error) {
+func (p *subject) claim(ctx context.Context, environment string) (runner string, took time.Duration, err error) {
 	began := time.Now()
 	runner, err = client.Claim(ctx, p.client, client.ClaimRunnerInput{EnvironmentId: environment, WaitFor: pointer(30)})
 	return runner, time.Since(began), err
 }
 
 // shell runs a script in the runner.
-func (p *patient) shell(ctx context.Context, script string) (client.Result, error) {
+func (p *subject) shell(ctx context.Context, script string) (client.Result, error) {
 	return p.limited(ctx, script, 120)
 }
 
 // limited runs a script with a time limit in seconds in the runner.
-func (p *patient) limited(ctx context.Context, script string, limit int) (client.Result, error) {
+func (p *subject) limited(ctx context.Context, script string, limit int) (client.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, 150*time.Second)
 	defer cancel()
 	return client.Run(ctx, p.client, client.StartExecutionInput{RunnerId: p.runner, Shell: &script, TimeLimit: &limit})
@@ -141,7 +141,7 @@ func (p *patient) limited(ctx context.Context, script string, limit int) (client
 
 // repeat checks, twice in the same runner, that executions work after one whose processes had to be
 // killed.
-func (p *patient) repeat(ctx context.Context) (health.Finding, error) {
+func (p *subject) repeat(ctx context.Context) (health.Finding, error) {
 	const name = "executions"
 	for range 2 {
 		for _, e := range []struct {
@@ -184,7 +184,7 @@ set -- /proc/[0-9]*; echo processes $#
 // examine reports what a program sees inside of the runner, then its limits. It tries to exceed the
 // limits only if all are set. An error means that a program couldn't run, not that a finding
 // failed.
-func (p *patient) examine(ctx context.Context, report func(...health.Finding)) error {
+func (p *subject) examine(ctx context.Context, report func(...health.Finding)) error {
 	seen, err := p.shell(ctx, observe)
 	if err != nil {
 		return err
@@ -270,7 +270,7 @@ func ownRange(lines []string) bool {
 }
 
 // readBack reads the limits and the members of the runner's cgroups from the kernel.
-func (p *patient) readBack() []health.Finding {
+func (p *subject) readBack() []health.Finding {
 	trees, err := runnersTrees()
 	if err != nil && uids.Root() {
 		return []health.Finding{health.Failure("limits", "mount the cgroup file system", "%v", err)}
@@ -336,7 +336,7 @@ func judgeLimit(controller, file, value string, most int64, members int, err err
 }
 
 // exceedLimits runs programs that exceed a limit, and checks their outcomes.
-func (p *patient) exceedLimits(ctx context.Context, report func(...health.Finding)) error {
+func (p *subject) exceedLimits(ctx context.Context, report func(...health.Finding)) error {
 	for _, o := range []struct {
 		name, script string
 		outcome      runtime.Outcome

@@ -19,7 +19,7 @@ const doctorTier = "doctor-tier"
 
 // examineTiers tests every isolation tier and runtime of the settings other than namespaces, with a
 // runner of each.
-func examineTiers(ctx context.Context, srv *server.Server, p *patient) []health.Finding {
+func examineTiers(ctx context.Context, srv *server.Server, p *subject) []health.Finding {
 	var all []health.Finding
 	gvisor := false
 	for _, tier := range srv.Tiers(ctx) {
@@ -44,7 +44,7 @@ func noGVisor() health.Finding {
 
 // examineTier claims a runner of one tier and runs a program in it. Problems are warnings: the
 // other tiers work without it.
-func examineTier(ctx context.Context, srv *server.Server, p *patient, tier host.Tier) health.Finding {
+func examineTier(ctx context.Context, srv *server.Server, p *subject, tier host.Tier) health.Finding {
 	name, setting := "gVisor", "gvisor-runtime"
 	if tier.Runtime != "" {
 		name, setting = "runtime "+tier.Runtime, "oci-runtimes"

@@ -43,7 +43,7 @@ before(async () => {
   await writeFile(path.join(directory, "echo.py"), program);
   await writeFile(path.join(directory, "hasty.py"), `print("bye")`);
   await writeFile(path.join(directory, "greet.py"), `import sys\nnames = sys.stdin.read().split()\nfor name in names: print("hello", name)\nsys.exit(3)`);
-  server = await serve({ doors: "poseidon" });
+  server = await serve({ compat: "poseidon" });
 });
 after(async () => {
   await server?.stop();

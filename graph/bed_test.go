@@ -4,7 +4,7 @@ import (
 	"net/http"
 
 	"github.com/rockpool/rockpool/clients/socket"
-	"github.com/rockpool/rockpool/doors"
+	"github.com/rockpool/rockpool/compat"
 	"github.com/rockpool/rockpool/graph/download"
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime/language"
@@ -66,8 +66,8 @@ type site struct {
 	Book                         *identity.Registry
 	Started                      <-chan struct{}
 	Languages                    *language.Set
-	Doors, ClosedDoors           []doors.Door
-	Counts                       *doors.Counts
+	Compat, DisabledCompat       []compat.API
+	Counts                       *compat.Counts
 	Agents, Metrics              http.Handler
 	Logger                       *zap.Logger
 }
@@ -87,12 +87,12 @@ func (s site) handler(eng *engine.Engine) http.Handler {
 	s.Admit = admission.Admit
 	settings, starting := s.WithDefaults(), transport.Starting{Over: s.Started}
 	options := routes.Options{
-		Admission: admission, Origins: s.AllowedOrigins, Starting: starting, Doors: s.Doors, ClosedDoors: s.ClosedDoors, Counts: s.Counts, Agents: s.Agents, Metrics: s.Metrics,
+		Admission: admission, Origins: s.AllowedOrigins, Starting: starting, Compat: s.Compat, DisabledCompat: s.DisabledCompat, Counts: s.Counts, Agents: s.Agents, Metrics: s.Metrics,
 		API: Handler(Options{
 			Engine: eng, Links: links, Languages: s.Languages, Versions: measured, Version: s.Version, NoIntrospection: s.NoIntrospection, Starting: starting, Logger: s.Logger, Settings: settings,
 		}),
 		Downloads: download.Handler{Links: links, Source: eng.Downloads(), Callers: admission, Refuse: transport.Presenter{Logger: s.Logger}.Refuse},
-		Host:      doors.Host{Engine: eng, Cluster: eng, Early: settings.Early, Languages: s.Languages, Versions: measured, MaxBody: settings.MaxBody, Peers: settings.Peers, Logger: s.Logger},
+		Services:  compat.Services{Engine: eng, Cluster: eng, Early: settings.Early, Languages: s.Languages, Versions: measured, MaxBody: settings.MaxBody, Peers: settings.Peers, Logger: s.Logger},
 	}
 	if known {
 		options.Health = eng.Health

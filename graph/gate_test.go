@@ -12,10 +12,10 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/rockpool/rockpool/doors"
-	"github.com/rockpool/rockpool/doors/jobe"
-	"github.com/rockpool/rockpool/doors/mcp"
-	"github.com/rockpool/rockpool/doors/poseidon"
+	"github.com/rockpool/rockpool/compat"
+	"github.com/rockpool/rockpool/compat/jobe"
+	"github.com/rockpool/rockpool/compat/mcp"
+	"github.com/rockpool/rockpool/compat/poseidon"
 )
 
 // served starts a handler with an engine that doesn't run, for requests that don't reach one.
@@ -103,14 +103,14 @@ func TestForeignOriginsAreRefusedOnEveryTransport(t *testing.T) {
 	if got := ask(t, "OPTIONS", url, "", preflight); got.Header.Get("Access-Control-Allow-Origin") != "https://admin.example.org" {
 		t.Errorf("preflight of an allowed origin: %d %v", got.Status, got.Header)
 	}
-	for method, headers := range map[string]string{"PUT": "content-type,x-api-key", "PATCH": "content-type,poseidon-token"} { // of closed doors
+	for method, headers := range map[string]string{"PUT": "content-type,x-api-key", "PATCH": "content-type,poseidon-token"} { // of disabled APIs
 		preflight.Set("Access-Control-Request-Method", method)
 		preflight.Set("Access-Control-Request-Headers", headers)
 		if got := ask(t, "OPTIONS", url, "", preflight); got.Header.Get("Access-Control-Allow-Origin") != "" {
-			t.Errorf("preflight of a client of a closed door: %d %v", got.Status, got.Header)
+			t.Errorf("preflight of a client of a disabled API: %d %v", got.Status, got.Header)
 		}
 	}
-	url, _ = served(t, site{AllowedOrigins: []string{"https://admin.example.org"}, Doors: []doors.Door{jobe.New(), poseidon.New(poseidon.Options{}), mcp.New()}, Counts: new(doors.Counts)})
+	url, _ = served(t, site{AllowedOrigins: []string{"https://admin.example.org"}, Compat: []compat.API{jobe.New(), poseidon.New(poseidon.Options{}), mcp.New()}, Counts: new(compat.Counts)})
 	for method, headers := range map[string]string{"PUT": "content-type,x-api-key", "PATCH": "content-type,poseidon-token", "HEAD": "x-api-key"} {
 		preflight.Set("Access-Control-Request-Method", method)
 		preflight.Set("Access-Control-Request-Headers", headers)

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rockpool/rockpool/doors"
+	"github.com/rockpool/rockpool/compat"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/language"
@@ -79,38 +79,38 @@ func TestLanguageHasTheVersionOfItsPreferredEnvironment(t *testing.T) {
 	})
 }
 
-// A listeningDoor keeps the Host that the server gives it.
-type listeningDoor struct{ host *doors.Host }
+// A listeningAPI keeps the Services that the server gives it.
+type listeningAPI struct{ services *compat.Services }
 
-func (listeningDoor) Name() string { return "listening" }
-func (listeningDoor) Path() string { return "/listening/" }
+func (listeningAPI) Name() string { return "listening" }
+func (listeningAPI) Path() string { return "/listening/" }
 
-func (d listeningDoor) Headers() []string { return []string{"X-Key"} }
+func (d listeningAPI) Headers() []string { return []string{"X-Key"} }
 
-func (d listeningDoor) Register(host doors.Host, _ *doors.Routes) { *d.host = host }
+func (d listeningAPI) Register(services compat.Services, _ *compat.Routes) { *d.services = services }
 
-func TestClosedDoorsSayHowToOpenThem(t *testing.T) {
+func TestDisabledAPIsSayHowToEnableThem(t *testing.T) {
 	fake := clustertest.NewFake()
-	b := newBedWith(t, fake, fake, bedOptions{site: site{ClosedDoors: []doors.Door{listeningDoor{}}}})
+	b := newBedWith(t, fake, fake, bedOptions{site: site{DisabledCompat: []compat.API{listeningAPI{}}}})
 	answer, err := http.Get(b.url + "/listening/x")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	if text, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusNotFound || !strings.Contains(string(text), ": add listening to --doors (or ROCKPOOL_DOORS), and restart the server.") {
+	if text, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusNotFound || !strings.Contains(string(text), ": add listening to --compat (or ROCKPOOL_COMPAT), and restart the server.") {
 		t.Errorf("%s: %s", answer.Status, text)
 	}
 }
 
-func TestDoorsHaveTheLanguagesOfTheAPI(t *testing.T) {
-	var host doors.Host
+func TestCompatibleAPIsHaveTheSameLanguages(t *testing.T) {
+	var host compat.Services
 	own := language.Of(language.Recipe{ID: "own", Version: []string{"echo", "1.2"}, VersionPattern: "(.*)", Environments: []runtime.EnvironmentID{"e"}})
-	options := bedOptions{site: site{Languages: own, Doors: []doors.Door{listeningDoor{&host}}, Counts: new(doors.Counts)}}
+	options := bedOptions{site: site{Languages: own, Compat: []compat.API{listeningAPI{&host}}, Counts: new(compat.Counts)}}
 	fake := clustertest.NewFake()
 	b := newBedWith(t, fake, fake, options)
 	b.environment("e", 1)
 	if host.Languages != own {
-		t.Error("a door has other languages")
+		t.Error("a compatible API has other languages")
 	}
 	env, _, _ := b.engine.Environments.Get(access.With(t.Context(), access.Server()), "e")
 	if found, known := host.Versions.Versions(access.With(t.Context(), access.Anonymous()), env); !known || found["own"] != "1.2" {

@@ -8,15 +8,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rockpool/rockpool/doors"
-	"github.com/rockpool/rockpool/doors/jobe"
+	"github.com/rockpool/rockpool/compat"
+	"github.com/rockpool/rockpool/compat/jobe"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/language"
 	"github.com/rockpool/rockpool/test/clustertest"
 	"github.com/rockpool/rockpool/test/nginxtest"
 )
 
-// A proxy ends a request of whose answer nothing arrives. Answers of the API and of the door for
+// A proxy ends a request of whose answer nothing arrives. Answers of the API and of the one for
 // Jobe begin before that, so that those which take longer arrive.
 func TestAnswersThatTakeLongPassAProxy(t *testing.T) {
 	for _, test := range []struct {
@@ -29,7 +29,7 @@ func TestAnswersThatTakeLongPassAProxy(t *testing.T) {
 			t.Parallel()
 			sleeper := language.Of(language.Recipe{ID: "sleeper", FileName: "x", Run: []string{"sleep", test.takes}, Environments: []runtime.EnvironmentID{"shell"}})
 			fake := clustertest.NewFake()
-			b := newBedWith(t, fake, fake, bedOptions{site: site{Settings: Settings{Early: test.early}, Languages: sleeper, Doors: []doors.Door{jobe.New()}, Counts: new(doors.Counts)}})
+			b := newBedWith(t, fake, fake, bedOptions{site: site{Settings: Settings{Early: test.early}, Languages: sleeper, Compat: []compat.API{jobe.New()}, Counts: new(compat.Counts)}})
 			b.environment("shell", 2)
 			proxy := nginxtest.Before(t, b.url, "proxy_read_timeout 3s;")
 			x := b.start(in{"runnerId": b.claim("shell"), "command": []string{"sleep", test.takes}})

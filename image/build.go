@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/agent"
-	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/language"
 	"github.com/rockpool/rockpool/runtime/similar"
@@ -33,24 +33,6 @@ type buildCommand struct {
 	Release   string   `default:"bookworm" placeholder:"RELEASE" help:"Release of Debian. (${default})"`
 	Mirror    []string `placeholder:"URL" sep:"none" help:"Mirror of Debian, or a line of a sources.list. Can be given more than once. (that of mmdebstrap, with security updates)"`
 	Cache     string   `placeholder:"DIR" complete:"file" help:"Directory for downloaded packages. (rockpool/debian in the user's cache)"`
-}
-
-// Help returns the description and examples for rockpool image build --help.
-func (buildCommand) Help() string {
-	return `Installs Debian's packages of the languages into an empty root, and writes it as an image (an archive of an OCI
-layout). It uses mmdebstrap and no container engine. Without root it needs user namespaces. Packages are downloaded
-once.
-
-    rockpool image build school --languages python3,c,java
-    rockpool image build science --languages python3 --packages python3-numpy,git
-    rockpool env put school --image file:school.tar --memory 512MiB
-
-To use it on Nomad, push it to a registry with a tool that reads OCI archives, such as skopeo:
-
-    skopeo copy oci-archive:school.tar docker://registry.example.org/school:1
-
-The same packages and SOURCE_DATE_EPOCH give the same digest, also without root. Its default is the day's begin in UTC.
-For the same packages at any time give a --mirror with snapshots.`
 }
 
 // names are the valid names of images and of Debian's packages and releases.
@@ -86,7 +68,7 @@ func (c *buildCommand) Validate() error {
 var base = []string{"ca-certificates", "tzdata", "netbase", "media-types", "procps"}
 
 // Run builds the image.
-func (c *buildCommand) Run(s cli.Streams) error {
+func (c *buildCommand) Run(s command.Streams) error {
 	directory, recipes, err := c.read()
 	if err != nil {
 		return err
@@ -109,7 +91,7 @@ func (c *buildCommand) Run(s cli.Streams) error {
 	if err := writable(filepath.Dir(file)); err != nil {
 		return err
 	}
-	ctx, stop := cli.Stoppable()
+	ctx, stop := command.Stoppable()
 	defer stop()
 	_, _ = fmt.Fprintf(s.Err, "rockpool: building %s from %d packages of Debian %s and what they need\n", file, len(install), c.Release)
 	root := exec.CommandContext(ctx, "mmdebstrap", c.arguments(install, hooks)...)

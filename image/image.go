@@ -14,15 +14,6 @@ type Commands struct {
 	List  listCommand  `cmd:"" help:"List the images in the directory of image files, or the languages that images can have."`
 }
 
-// Help returns the description and examples for rockpool image --help.
-func (Commands) Help() string {
-	return `Examples:
-
-    rockpool image list --recipes
-    rockpool image build school --languages python3,c,java
-    rockpool env put school --image file:school.tar --memory 512MiB`
-}
-
 // Settings are the flags that find the server's settings.
 type settings struct {
 	Config string `name:"config" env:"ROCKPOOL_CONFIG" placeholder:"FILE" complete:"file" help:"Settings file to use, instead of the one that rockpool serve finds. ($$${env})"`

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/output"
 )
 
@@ -16,15 +16,6 @@ type listCommand struct {
 	settings
 	output.Format
 	Recipes bool `help:"List the languages that rockpool image build can install instead, with their packages."`
-}
-
-// Help returns the description and examples for rockpool image list --help.
-func (listCommand) Help() string {
-	return `Lists the archives in the server's directory of image files, which environments name as file:NAME.
-
-    rockpool image list
-    rockpool image list --recipes
-    rockpool image list --recipes --json | jq -r '.[].id'`
 }
 
 // A listedFile is an archive, and a listedRecipe a language, in the list.
@@ -42,7 +33,7 @@ type (
 )
 
 // Run lists the images or the recipes.
-func (c *listCommand) Run(s cli.Streams) error {
+func (c *listCommand) Run(s command.Streams) error {
 	directory, recipes, err := c.read()
 	if err != nil {
 		return err

@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/rockpool/rockpool/clients"
+	"github.com/rockpool/rockpool/compat"
 	"github.com/rockpool/rockpool/config"
-	"github.com/rockpool/rockpool/doors"
 	"github.com/rockpool/rockpool/graph"
 	"github.com/rockpool/rockpool/graph/download"
 	"github.com/rockpool/rockpool/graph/transport"
@@ -27,10 +27,10 @@ import (
 //  4. routes.Gate checks Host and Origin, refuses requests that proxies may misread, restricts
 //     browsers, and serves the dashboard and sign-in.
 //  5. The handler of routes.New sets the headers for pages of allowed origins, and answers OPTIONS.
-//  6. Its mux finds the API, a download, a door, the metrics or a probe.
+//  6. Its mux finds the API, a download, a compatible API, the metrics or a probe.
 //  7. routes.Admission.GuardOperations authenticates the caller of the API.
 //
-// Then graph.Handler finds the operation's transport, which calls the resolvers. Doors and downloads
+// Then graph.Handler finds the operation's transport, which calls the resolvers. Compatible APIs and downloads
 // authenticate their callers themselves.
 func (s *Server) handlers(streams context.Context, known *clients.Limiter, requests requests) http.Handler {
 	people := s.signIn()
@@ -59,20 +59,20 @@ func (s *Server) routes(known *clients.Limiter, session func(r *http.Request) (s
 			Engine: s.Engine, Links: links, Languages: languages, Versions: measured, Version: Version(), NoIntrospection: c.NoIntrospection, Starting: starting, Logger: logger, Settings: settings,
 		}),
 		Downloads: download.Handler{Links: links, Source: s.Engine.Downloads(), Callers: admission, Refuse: transport.Presenter{Logger: logger, Hints: !c.NoIntrospection}.Refuse},
-		Host: doors.Host{
+		Services: compat.Services{
 			Engine: s.Engine, Cluster: s.Engine, Early: settings.Early, Languages: languages, Versions: measured, Version: Version(), MaxBody: settings.MaxBody, Peers: known, Memory: s.Engine.Memory(), Logger: logger,
 		},
 	}
-	if len(c.Doors) > 0 {
-		o.Doors, o.Counts = openDoors(c.Doors, c.Cluster), new(doors.Counts)
+	if len(c.Compat) > 0 {
+		o.Compat, o.Counts = compatAPIs(c.Compat, c.Cluster), new(compat.Counts)
 	}
-	// The paths of disabled doors say how to enable them.
-	closed := slices.DeleteFunc(config.AllDoors(), func(name string) bool { return slices.Contains(c.Doors, name) })
-	o.ClosedDoors = openDoors(closed, c.Cluster)
+	// The paths of disabled compatible APIs say how to enable them.
+	closed := slices.DeleteFunc(config.AllCompat(), func(name string) bool { return slices.Contains(c.Compat, name) })
+	o.DisabledCompat = compatAPIs(closed, c.Cluster)
 	if s.agents != nil {
 		o.Agents = s.agents
 	}
-	sources := metrics.Sources{Doors: o.Counts, Version: Version(), Engine: s.Engine.Stats, Peers: known.Usage, Logger: s.logger.Named("metrics")}
+	sources := metrics.Sources{Compat: o.Counts, Version: Version(), Engine: s.Engine.Stats, Peers: known.Usage, Logger: s.logger.Named("metrics")}
 	switch here := s.cluster.(type) {
 	case countedLocal:
 		sources.Local = here.Stats

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"github.com/rockpool/rockpool/doors"
+	"github.com/rockpool/rockpool/compat"
 )
 
 // hijackedPatience is how long WebSockets have to end. They send a closing message first.
@@ -24,7 +24,7 @@ func newRequests() requests { return requests{semaphore.NewWeighted(math.MaxInt6
 // handler serves with next and counts requests. After wait was called, it refuses them with 503. Work
 // that outlasts its request ends when ends does, and counts until it has ended.
 func (r requests) handler(ends context.Context, next http.Handler) http.Handler {
-	life := doors.Life{Ends: ends, Enter: func() func() {
+	life := compat.Life{Ends: ends, Enter: func() func() {
 		if !r.open.TryAcquire(1) {
 			return func() {} // wait was called, so the work ends immediately
 		}

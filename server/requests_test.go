@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/rockpool/rockpool/doors"
+	"github.com/rockpool/rockpool/compat"
 )
 
 // TestWaitIncludesHijackedConnections, which net/http no longer knows, but has a timeout.
@@ -49,7 +49,7 @@ func TestWaitIncludesWorkThatOutlastsItsRequest(t *testing.T) {
 		ends, end := context.WithCancelCause(t.Context())
 		stopped := make(chan struct{})
 		handler := r.handler(ends, http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
-			ctx, release := doors.Outlasting(request.Context())
+			ctx, release := compat.Outlasting(request.Context())
 			go func() {
 				<-ctx.Done()
 				if !errors.Is(context.Cause(ctx), ErrStopping) {
@@ -67,7 +67,7 @@ func TestWaitIncludesWorkThatOutlastsItsRequest(t *testing.T) {
 		synctest.Wait()
 		end(ErrStopping)
 		late := r.handler(ends, http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
-			ctx, release := doors.Outlasting(request.Context())
+			ctx, release := compat.Outlasting(request.Context())
 			defer release()
 			<-ctx.Done()
 		}))

@@ -47,7 +47,7 @@ type Bridge struct {
 
 	mu       sync.Mutex               // guards the rest
 	first    []byte                   // the client's message that opened the session
-	id       string                   // of the session; "": none is open
+	id       string                   // of the session; empty while none is open
 	protocol string                   // the protocol version that both sides use
 	begun    map[string]chan struct{} // by the id of a waiting call: closed when the server has received it
 }
@@ -209,7 +209,7 @@ func (b *Bridge) hasBegun(m message) {
 }
 
 // followed returns a channel that is closed when the server has received the call that m cancels.
-// The server would ignore an earlier cancellation. nil: there is nothing to wait for.
+// The server would ignore an earlier cancellation. It is nil if there is nothing to wait for.
 func (b *Bridge) followed(m message) <-chan struct{} {
 	if m.Method != "notifications/cancelled" {
 		return nil
@@ -230,7 +230,7 @@ func await(ctx context.Context, begun <-chan struct{}) {
 	}
 }
 
-// open forwards a message that opens a session. It returns the id of the replaced session; "": none.
+// open forwards a message that opens a session. It returns the id of the replaced session, if there was one.
 func (b *Bridge) open(ctx context.Context, m message) (before string) {
 	b.opening.Lock()
 	defer b.opening.Unlock()
@@ -340,7 +340,7 @@ func refused(response *http.Response, session string, text []byte) error {
 	case response.StatusCode == http.StatusNotFound && session != "":
 		return errForgotten
 	case response.StatusCode == http.StatusNotFound || response.StatusCode == http.StatusMethodNotAllowed:
-		return bridgeError("the server has no MCP endpoint: start it with `rockpool serve --doors mcp`")
+		return bridgeError("the server has no MCP endpoint: start it with `rockpool serve --compat mcp`")
 	case response.StatusCode == http.StatusUnauthorized:
 		return bridgeError("the server requires a valid token (set one with --token-file, ROCKPOOL_TOKEN_FILE or ROCKPOOL_TOKEN): " + strings.TrimSpace(string(text)))
 	case kind == "text/html":
@@ -390,7 +390,7 @@ func (b *Bridge) reopen(ctx context.Context, forgotten string) error {
 	return err
 }
 
-// session returns the id of the current session; "": none is open.
+// session returns the id of the current session, empty if none is open.
 func (b *Bridge) session() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

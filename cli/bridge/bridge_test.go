@@ -20,17 +20,17 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A door is a fake server with an MCP endpoint.
-type door struct {
+// An mcpServer is a fake server with an MCP endpoint.
+type mcpServer struct {
 	mu      sync.Mutex
 	opened  int    // sessions
 	session string // that it knows
 	seen    []string
 	deleted chan string
-	serve   http.HandlerFunc // instead; nil: as a door
+	serve   http.HandlerFunc // instead; nil: as an MCP server
 }
 
-func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *mcpServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if d.serve != nil {
 		d.serve(w, r)
 		return
@@ -62,7 +62,7 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (d *door) forget() {
+func (d *mcpServer) forget() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.session = ""
@@ -77,7 +77,7 @@ type client struct {
 	stop  func()
 }
 
-func newClient(t *testing.T, d *door) *client {
+func newClient(t *testing.T, d *mcpServer) *client {
 	d.deleted = make(chan string, 1)
 	server := httptest.NewServer(d)
 	in, write := io.Pipe()
@@ -124,7 +124,7 @@ func (c *client) sees(wants ...string) {
 }
 
 func TestMessagesPassInOrder(t *testing.T) {
-	d := &door{}
+	d := &mcpServer{}
 	c := newClient(t, d)
 	c.says(`{"jsonrpc":"2.0","id":1,"method":"initialize"}`)
 	c.says(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
@@ -145,7 +145,7 @@ func TestMessagesPassInOrder(t *testing.T) {
 
 // TestForgottenSessionIsReopened checks that the client doesn't notice a restart of the server.
 func TestForgottenSessionIsReopened(t *testing.T) {
-	d := &door{}
+	d := &mcpServer{}
 	c := newClient(t, d)
 	c.says(`{"jsonrpc":"2.0","id":1,"method":"initialize"}`)
 	c.sees(`"id":1`)
@@ -159,9 +159,9 @@ func TestForgottenSessionIsReopened(t *testing.T) {
 
 func TestHTTPErrorsAreErrorsOfTheCall(t *testing.T) {
 	for want, serve := range map[string]http.HandlerFunc{
-		"rockpool serve --doors mcp": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) },
-		"no MCP endpoint":            http.NotFound,
-		"requires a valid token":     func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusUnauthorized) },
+		"rockpool serve --compat mcp": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) },
+		"no MCP endpoint":             http.NotFound,
+		"requires a valid token":      func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusUnauthorized) },
 		"429 Too Many Requests too many sessions": func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "too many sessions", http.StatusTooManyRequests)
 		},
@@ -172,7 +172,7 @@ func TestHTTPErrorsAreErrorsOfTheCall(t *testing.T) {
 		},
 		"EOF": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 	} {
-		c := newClient(t, &door{serve: serve})
+		c := newClient(t, &mcpServer{serve: serve})
 		c.says(`{"jsonrpc":"2.0","id":7,"method":"initialize"}`)
 		c.says(`{"jsonrpc":"2.0","method":"notifications/initialized"}`) // no answer
 		line := wait.Receive(t, c.lines, want)
@@ -192,7 +192,7 @@ func TestHTTPErrorsAreErrorsOfTheCall(t *testing.T) {
 
 // TestErrorsOfTheServerReachTheClient: clients negotiate the protocol version by them.
 func TestErrorsOfTheServerReachTheClient(t *testing.T) {
-	c := newClient(t, &door{serve: func(w http.ResponseWriter, _ *http.Request) {
+	c := newClient(t, &mcpServer{serve: func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusBadRequest)
 		fmt.Fprint(w, `{"jsonrpc":"2.0","id":7,"error":{"code":-32022,"message":"unsupported"}}`)
@@ -203,7 +203,7 @@ func TestErrorsOfTheServerReachTheClient(t *testing.T) {
 
 // TestClosingStdinEndsCalls checks that a running call keeps neither the bridge nor the session open.
 func TestClosingStdinEndsCalls(t *testing.T) {
-	d := &door{}
+	d := &mcpServer{}
 	began, gone := make(chan struct{}), make(chan struct{})
 	d.serve = func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.ReadAll(r.Body)
@@ -223,7 +223,7 @@ func TestClosingStdinEndsCalls(t *testing.T) {
 
 // TestResponsesWithoutAResultAreErrors: a stopping server ends its responses cleanly, but without a result.
 func TestResponsesWithoutAResultAreErrors(t *testing.T) {
-	c := newClient(t, &door{serve: func(w http.ResponseWriter, _ *http.Request) {
+	c := newClient(t, &mcpServer{serve: func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		fmt.Fprint(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\"}\n\n")
 	}})
@@ -233,7 +233,7 @@ func TestResponsesWithoutAResultAreErrors(t *testing.T) {
 
 // TestErrorsWithoutAnIDGetTheCallsID: otherwise the client would wait forever.
 func TestErrorsWithoutAnIDGetTheCallsID(t *testing.T) {
-	c := newClient(t, &door{serve: func(w http.ResponseWriter, _ *http.Request) {
+	c := newClient(t, &mcpServer{serve: func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		fmt.Fprint(w, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no"}}`)
 	}})
@@ -243,7 +243,7 @@ func TestErrorsWithoutAnIDGetTheCallsID(t *testing.T) {
 
 // TestConcurrentCallsOpenOneSession also checks that none of them fails.
 func TestConcurrentCallsOpenOneSession(t *testing.T) {
-	d := &door{}
+	d := &mcpServer{}
 	c := newClient(t, d)
 	c.says(`{"jsonrpc":"2.0","id":1,"method":"initialize"}`)
 	c.sees(`"id":1`)
@@ -267,7 +267,7 @@ func TestConcurrentCallsOpenOneSession(t *testing.T) {
 // TestCallsWaitForTheClientsSession: a call whose session is forgotten doesn't open one while the
 // client does.
 func TestCallsWaitForTheClientsSession(t *testing.T) {
-	d := &door{}
+	d := &mcpServer{}
 	called, forgotten := make(chan struct{}), make(chan struct{})
 	opens, opened := make(chan struct{}, 2), make(chan struct{})
 	d.serve = func(w http.ResponseWriter, r *http.Request) {
@@ -320,7 +320,7 @@ func waitsToReopen() bool {
 // TestCancellationsFollowTheirCalls: the server ignores a cancellation that arrives before its call.
 func TestCancellationsFollowTheirCalls(t *testing.T) {
 	seen := make(chan string, 2)
-	c := newClient(t, &door{serve: func(w http.ResponseWriter, r *http.Request) {
+	c := newClient(t, &mcpServer{serve: func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		if m := parse(body); len(m.ID) == 0 {
 			seen <- m.Method
@@ -343,7 +343,7 @@ func TestCancellationsFollowTheirCalls(t *testing.T) {
 // TestInvalidLinesAreRefused: without an error the client would wait forever. The server gets none
 // of the lines.
 func TestInvalidLinesAreRefused(t *testing.T) {
-	d := &door{}
+	d := &mcpServer{}
 	c := newClient(t, d)
 	for line, wants := range map[string][]string{
 		`{"id":1,`: {`"code":-32700,`, `"id":null`},
@@ -364,7 +364,7 @@ func TestInvalidLinesAreRefused(t *testing.T) {
 	c.says(`[{"jsonrpc":"2.0","id":8,"method":"ping"},{"jsonrpc":"2.0","id":"9","method":"ping"}]`)
 	c.sees(`"id":8`, `"id":"9"`)
 	if d.mu.Lock(); len(d.seen) != 0 {
-		t.Errorf("the door has got %q", d.seen)
+		t.Errorf("the server has got %q", d.seen)
 	}
 	d.mu.Unlock()
 }
@@ -372,7 +372,7 @@ func TestInvalidLinesAreRefused(t *testing.T) {
 // TestIDsAreComparedByValue: servers may spell an id differently from clients.
 func TestIDsAreComparedByValue(t *testing.T) {
 	for id, same := range map[string]string{`"a<b"`: `"a\u003cb"`, `1.0`: `1`, `"\u0061"`: `"a"`} {
-		c := newClient(t, &door{serve: func(w http.ResponseWriter, _ *http.Request) {
+		c := newClient(t, &mcpServer{serve: func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{}}`, same)
 		}})
 		c.says(`{"jsonrpc":"2.0","id":` + id + `,"method":"tools/list"}`)
@@ -393,7 +393,7 @@ func TestIDsAreComparedByValue(t *testing.T) {
 // TestNotificationsDontBlockCalls: the server doesn't respond to some of them.
 func TestNotificationsDontBlockCalls(t *testing.T) {
 	held := make(chan struct{})
-	c := newClient(t, &door{serve: func(w http.ResponseWriter, r *http.Request) {
+	c := newClient(t, &mcpServer{serve: func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		if m := parse(body); m.Method == "notifications/roots/list_changed" {
 			<-held
@@ -409,7 +409,7 @@ func TestNotificationsDontBlockCalls(t *testing.T) {
 
 // TestAnotherInitializeEndsTheSession: otherwise its runners would wait for their timeouts.
 func TestAnotherInitializeEndsTheSession(t *testing.T) {
-	d := &door{}
+	d := &mcpServer{}
 	c := newClient(t, d)
 	c.says(`{"jsonrpc":"2.0","id":1,"method":"initialize"}`)
 	c.says(`{"jsonrpc":"2.0","id":2,"method":"initialize"}`)

@@ -9,8 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/rockpool/rockpool/cli/advice"
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
@@ -37,7 +36,7 @@ type Job struct {
 	Input         client.RunInput // except cases and keys, which Run adds
 	Cases         []Case
 	Compare       runtime.CompareMode // of all cases with an expected output
-	Tolerance     *float64            // with NUMBERS; nil: the server's default
+	Tolerance     *float64            // with NUMBERS; nil for the server's default
 	StopOnFailure bool
 	Quiet         bool // print nothing: neither lines for cases nor the output of the build
 
@@ -52,7 +51,7 @@ type Job struct {
 // A Report is the result of a job.
 type Report struct {
 	Batch client.Batch `json:"batch"`
-	Build *Result      `json:"build"` // nil: no build
+	Build *Result      `json:"build"` // nil without a build
 	Cases []Result     `json:"cases"`
 }
 
@@ -95,7 +94,7 @@ func (r Report) count(state runtime.CaseState) (n int) {
 // end within cancelPatience after that, Run returns context.Canceled.
 func (j *Job) Run(ctx context.Context) (Report, error) {
 	j.Input.WaitFor, j.Input.IdempotencyKey = new(int(runnerPatience/time.Second)), new(uuid.NewString())
-	j.Input.StopOnFailure, j.Input.Lease = &j.StopOnFailure, new(connection.Lease)
+	j.Input.StopOnFailure, j.Input.Lease = &j.StopOnFailure, new(command.Lease)
 	for _, c := range j.Cases {
 		if c.Input.ExpectedOutputBase64 != nil {
 			c.Input.Compare, c.Input.Tolerance = &j.Compare, j.Tolerance
@@ -103,14 +102,14 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 		j.Input.Cases = append(j.Input.Cases, c.Input)
 		j.report.Cases = append(j.report.Cases, Result{Name: c.Name, State: runtime.CaseSkipped})
 	}
-	started, err := client.RunBatch(ctx, connection.Patient(j.Client, runnerPatience+connection.Patience), j.Input)
+	started, err := client.RunBatch(ctx, command.Patient(j.Client, runnerPatience+command.Patience), j.Input)
 	if err != nil {
-		return j.report, orCancelled(ctx, advice.Unknown(ctx, j.Client, j.Input.EnvironmentId, err))
+		return j.report, orCancelled(ctx, command.UnknownEnvironment(ctx, j.Client, j.Input.EnvironmentId, err))
 	}
 	j.batch = started.Run.Batch.Id
 	following, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	go connection.KeepLease(following, j.Client, j.batch)
+	go command.KeepLease(following, j.Client, j.batch)
 	defer context.AfterFunc(ctx, func() {
 		j.cancel()
 		time.AfterFunc(cancelPatience, end)
@@ -135,7 +134,7 @@ func orCancelled(ctx context.Context, err error) error {
 func (j *Job) cancel() {
 	ctx, end := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer end()
-	_, _ = client.CancelBatch(ctx, connection.Patient(j.Client, cleanupTimeout), j.batch) // follow sees the result
+	_, _ = client.CancelBatch(ctx, command.Patient(j.Client, cleanupTimeout), j.batch) // follow sees the result
 }
 
 // follow reads the batch's events to the end. If the connection breaks, it reconnects and continues
@@ -157,7 +156,7 @@ func (j *Job) follow(ctx context.Context) error {
 	}
 	for !finished {
 		before := j.after
-		err := client.Persist(ctx, connection.Patience, client.Passing, func() error {
+		err := client.Persist(ctx, command.Patience, client.Passing, func() error {
 			err := j.Client.FollowBatch(ctx, j.batch, j.after, handle)
 			switch {
 			case local != nil || finished || j.after != before:
@@ -166,7 +165,7 @@ func (j *Job) follow(ctx context.Context) error {
 				return errors.New("the server ended the stream early")
 			case client.Passing(err) && ctx.Err() == nil && !j.lost:
 				j.lost = true
-				j.notify("the connection broke; trying to reconnect for %v (Ctrl-C stops)", connection.Patience)
+				j.notify("the connection broke; trying to reconnect for %v (Ctrl-C stops)", command.Patience)
 			}
 			return err
 		})
@@ -174,7 +173,7 @@ func (j *Job) follow(ctx context.Context) error {
 		case local != nil:
 			return local
 		case err != nil && client.Passing(err):
-			return fmt.Errorf("%w; it is unknown how the batch ended", connection.Lost(j.Client, err))
+			return fmt.Errorf("%w; it is unknown how the batch ended", command.Lost(j.Client, err))
 		case err != nil:
 			return err
 		}

@@ -55,7 +55,7 @@ func (r Result) why() string {
 	return string(r.Outcome)
 }
 
-// last returns at most most lines from the end of a text. nil: the text is empty.
+// last returns at most most lines from the end of a text, nil if the text is empty.
 func last(text []byte, most int) [][]byte {
 	lines := bytes.Split(bytes.TrimRight(text, "\n"), []byte("\n"))
 	if len(lines) == 1 && len(lines[0]) == 0 {

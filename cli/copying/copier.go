@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime/paths"
@@ -48,7 +48,7 @@ func (c *Copier) leaveOut(path, why string) {
 // stat returns the file at path; nil if there is none. It is a copy's first call: if no server
 // listens, it doesn't retry.
 func (c *Copier) stat(ctx context.Context, path string) (*client.DownloadableFile, error) {
-	return c.statBy(ctx, connection.Patient(c.Client, connection.Patience), path)
+	return c.statBy(ctx, command.Patient(c.Client, command.Patience), path)
 }
 
 // statBy is stat with the given sender, which decides about retries.

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime/paths"
 )
@@ -268,17 +268,17 @@ func (c *Copier) stream(ctx context.Context, content io.Reader, size int64, to, 
 // is at a limit. It also waits for a restarting server, because the server has responded before.
 func (c *Copier) persist(ctx context.Context, again func(error) bool, attempt func() error) error {
 	reported := false
-	err := client.Persist(ctx, connection.Patience, func(err error) bool {
+	err := client.Persist(ctx, command.Patience, func(err error) bool {
 		retry := again(err)
 		answered := (*client.Error)(nil)
 		if retry && !reported && ctx.Err() == nil && !errors.As(err, &answered) {
 			reported = true
 			c.progress.end()
-			_, _ = fmt.Fprintf(c.Stderr, "rockpool: the connection broke; trying to reconnect for %v (Ctrl-C stops)\n", connection.Patience)
+			_, _ = fmt.Fprintf(c.Stderr, "rockpool: the connection broke; trying to reconnect for %v (Ctrl-C stops)\n", command.Patience)
 		}
 		return retry
 	}, attempt)
-	if lost := (*connection.LostError)(nil); ctx.Err() == nil && errors.As(connection.Lost(c.Client, err), &lost) {
+	if lost := (*command.LostError)(nil); ctx.Err() == nil && errors.As(command.Lost(c.Client, err), &lost) {
 		return fmt.Errorf("%w; the copy is incomplete: repeat the command when the server is back", lost)
 	}
 	return err
@@ -289,7 +289,7 @@ type source struct {
 	from  io.Reader
 	size  int64
 	left  int64       // -1: unknown
-	whole io.ReaderAt // the file of which from is the first size bytes; nil: unknown
+	whole io.ReaderAt // the file of which from is the first size bytes; nil if it is unknown
 
 	mu  sync.Mutex // guards err
 	err error
@@ -322,7 +322,7 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// failed returns the read error; nil: none so far. It is safe while another goroutine reads.
+// failed returns the read error so far, or nil. It is safe while another goroutine reads.
 func (s *source) failed() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 	"testing/iotest"
 	"testing/synctest"
 
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/client"
 )
 
@@ -172,7 +172,7 @@ func TestUploadsWaitForARestartingServer(t *testing.T) {
 func TestStandardInputNeedsAServer(t *testing.T) {
 	socket, errs := refusing(t, nil)
 	c := &Copier{Client: client.NewSocket(socket), Runner: "r", Stdin: iotest.ErrReader(errors.New("it was read")), Stderr: errs}
-	if err := c.In(t.Context(), "-", "there"); !errors.Is(err, connection.ErrNoServer) || errs.text != "" {
+	if err := c.In(t.Context(), "-", "there"); !errors.Is(err, command.ErrNoServer) || errs.text != "" {
 		t.Errorf("%v, %q", err, errs.text)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime/paths"
@@ -87,10 +87,10 @@ func (c *Copier) fetchTree(ctx context.Context, root *os.Root, name, from string
 		return err
 	}
 	defer below.Close()
-	files, err := connection.Pages(func(after *string) ([]client.File, client.PageInfo, error) {
+	files, err := command.Pages(func(after *string) ([]client.File, client.PageInfo, error) {
 		var out *client.GetFilesResponse
 		err := c.persist(ctx, client.Passing, func() (err error) {
-			out, err = client.GetFiles(ctx, c.Client, c.Runner, &from, connection.PageSize, after)
+			out, err = client.GetFiles(ctx, c.Client, c.Runner, &from, command.PageSize, after)
 			return err
 		})
 		switch {

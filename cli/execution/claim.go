@@ -9,8 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/rockpool/rockpool/cli/advice"
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
@@ -21,8 +20,8 @@ type Request struct {
 	Environment string
 	Timeout     int           // seconds without use after which the runner is released
 	Wait        time.Duration // how long to wait for a runner
-	Key         string        // idempotency key; "": a new one, unless there is a holder
-	Holder      *string       // nil: none
+	Key         string        // idempotency key; empty for a new one, unless there is a holder
+	Holder      *string       // nil for none
 	Labels      []client.LabelInput
 	brief       bool // the server releases the runner soon anyway: errors don't mention the key
 }
@@ -39,7 +38,7 @@ func (r *Request) input() client.ClaimRunnerInput {
 
 // unknown adds instructions for claiming again to an error that leaves open whether a runner was claimed.
 func (r *Request) unknown(err error) error {
-	if err != nil && client.Passing(err) && !errors.Is(err, connection.ErrNoServer) && !r.brief {
+	if err != nil && client.Passing(err) && !errors.Is(err, command.ErrNoServer) && !r.brief {
 		again := "--key " + r.Key
 		if r.Holder != nil {
 			again = "the same --holder"
@@ -53,9 +52,9 @@ func (r *Request) unknown(err error) error {
 func ClaimLater(ctx context.Context, c *client.Client, r Request) (client.Ticket, error) {
 	input := r.input()
 	input.Wait = new(client.ClaimWaitTicket)
-	out, err := client.ClaimTicket(ctx, connection.Patient(c, connection.Patience), input)
+	out, err := client.ClaimTicket(ctx, command.Patient(c, command.Patience), input)
 	if err != nil {
-		return client.Ticket{}, advice.Unknown(ctx, c, r.Environment, r.unknown(err))
+		return client.Ticket{}, command.UnknownEnvironment(ctx, c, r.Environment, r.unknown(err))
 	}
 	return out.ClaimRunner.Ticket, nil
 }
@@ -75,8 +74,8 @@ func Claim(ctx context.Context, errs io.Writer, c *client.Client, r Request) (st
 		if r.Wait > longestCall {
 			claim = claimByTicket
 		}
-		runner, resumed, err := claim(ctx, connection.Patient(c, r.Wait+connection.Patience), input)
-		claimed <- answer{runner, resumed, advice.Unknown(ctx, c, r.Environment, r.unknown(err))}
+		runner, resumed, err := claim(ctx, command.Patient(c, r.Wait+command.Patience), input)
+		claimed <- answer{runner, resumed, command.UnknownEnvironment(ctx, c, r.Environment, r.unknown(err))}
 	}()
 	var got answer
 	select {

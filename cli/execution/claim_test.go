@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/client"
 )
 
@@ -71,7 +71,7 @@ func TestLostClaimsNameTheKey(t *testing.T) {
 	}
 	server.Close()
 	_, err = Claim(t.Context(), io.Discard, client.New(server.URL), Request{Environment: "e", Wait: time.Second, Key: "mine"})
-	if !errors.Is(err, connection.ErrNoServer) || strings.Contains(err.Error(), "--key") {
+	if !errors.Is(err, command.ErrNoServer) || strings.Contains(err.Error(), "--key") {
 		t.Error(err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
 )
@@ -18,7 +18,7 @@ type Follower struct {
 	Out, Err  io.Writer
 	Client    *client.Client
 	Execution string
-	After     *string // cursor to start after; nil: from the start
+	After     *string // cursor to start after; nil for the start
 	Events    bool    // print events as JSON, one per line, instead of their output
 
 	newline string      // line end on a raw terminal; "": "\n"
@@ -36,7 +36,7 @@ func (f *Follower) Report(format string, args ...any) {
 
 // Follow copies the output until the execution ends, and returns how it ended. If the connection
 // breaks, it reconnects and continues after the last complete event. It returns an error if it
-// can't reconnect within connection.Patience, if writing fails, or if ctx ends.
+// can't reconnect within command.Patience, if writing fails, or if ctx ends.
 func (f *Follower) Follow(ctx context.Context) (ended client.Ending, err error) {
 	finished := false
 	var local error // an error on this side: reconnecting doesn't help
@@ -54,7 +54,7 @@ func (f *Follower) Follow(ctx context.Context) (ended client.Ending, err error) 
 	}
 	for !finished {
 		before := f.After
-		err := client.Persist(ctx, connection.Patience, client.Passing, func() error {
+		err := client.Persist(ctx, command.Patience, client.Passing, func() error {
 			err := f.Client.Follow(ctx, f.Execution, f.After, handle)
 			switch {
 			case local != nil || finished:
@@ -64,7 +64,7 @@ func (f *Follower) Follow(ctx context.Context) (ended client.Ending, err error) 
 			case f.After != before:
 				return nil // there was progress: patience restarts
 			case client.Passing(err) && ctx.Err() == nil && !f.lost.Swap(true):
-				f.Report("the connection broke; trying to reconnect for %v (Ctrl-C stops)", connection.Patience)
+				f.Report("the connection broke; trying to reconnect for %v (Ctrl-C stops)", command.Patience)
 			}
 			return err
 		})
@@ -72,7 +72,7 @@ func (f *Follower) Follow(ctx context.Context) (ended client.Ending, err error) 
 		case local != nil:
 			return client.Ending{}, local
 		case err != nil && client.Passing(err):
-			return client.Ending{}, fmt.Errorf("%w; when the server is back, `rockpool exec show %s` shows how the program ended", connection.Lost(f.Client, err), f.Execution)
+			return client.Ending{}, fmt.Errorf("%w; when the server is back, `rockpool exec show %s` shows how the program ended", command.Lost(f.Client, err), f.Execution)
 		case err != nil:
 			return client.Ending{}, err
 		}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/terminal"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
@@ -26,7 +26,7 @@ const (
 	quietPeriod    = 300 * time.Millisecond // before a command reports that it waits
 	cancelPatience = 3 * time.Second        // of the wait for a cancelled program to end
 	cleanupTimeout = 5 * time.Second        // of the last calls
-	abandoned      = connection.Lease       // seconds without use after which the server releases the runner
+	abandoned      = command.Lease          // seconds without use after which the server releases the runner
 )
 
 // A Job is one run of a program on a server, from claim to release. Every call has an idempotency
@@ -35,19 +35,19 @@ const (
 type Job struct {
 	Follower
 	In          io.Reader
-	Environment string // claim a runner of it, and release it; "": use Runner, and keep it
+	Environment string // claim a runner of it, and release it; if empty, use Runner, and keep it
 	Runner      string
 	Files       []client.FileInput
 	Protected   bool     // the files are: programs can't change them
 	Build       []string // command to run first; its output goes to Err. Empty: none
 	Command     []string
-	Directory   string // working directory of both; "": the image's
+	Directory   string // working directory of both; empty for the image's
 	CommandLine string // to show instead of Command, if that contains a script of ours
 	Variables   []client.VariableInput
 	Labels      []client.LabelInput // of the claim, or with Runner of the execution
 	TimeLimit   *int
 	Stdin       bool               // pass In to the program
-	Terminal    *terminal.Terminal // the user's terminal; nil: the program gets none
+	Terminal    *terminal.Terminal // the user's terminal, or nil to give the program none
 }
 
 // Run runs the job and returns how the program ended, or how the build ended if that failed.
@@ -90,7 +90,7 @@ func (j *Job) Run(ctx context.Context) (ended client.Ending, err error) {
 		time.AfterFunc(cancelPatience, end)
 	})
 	defer stopCancelling()
-	go connection.KeepLease(following, j.Client, j.Execution)
+	go command.KeepLease(following, j.Client, j.Execution)
 	if j.Stdin || j.Terminal != nil {
 		go j.Terminal.Guard(func() { j.feed(following, interrupt) }) // ends with the program, or with this process: a read can't be interrupted
 	}
@@ -151,11 +151,11 @@ func (e *TooLargeError) Error() string {
 func (e *TooLargeError) Unwrap() error { return e.err }
 
 // persistent returns a Sender that retries operations while the connection is broken.
-func (j *Job) persistent() client.Sender { return connection.Persistent(j.Client) }
+func (j *Job) persistent() client.Sender { return command.Persistent(j.Client) }
 
 // start starts the program and sets j.Execution. Its idempotency key makes it safe to repeat.
 func (j *Job) start(ctx context.Context) (err error) {
-	input := client.StartExecutionInput{RunnerId: j.Runner, Command: j.Command, Variables: j.Variables, TimeLimit: j.TimeLimit, Stdin: &j.Stdin, Lease: new(connection.Lease), IdempotencyKey: new(uuid.NewString())}
+	input := client.StartExecutionInput{RunnerId: j.Runner, Command: j.Command, Variables: j.Variables, TimeLimit: j.TimeLimit, Stdin: &j.Stdin, Lease: new(command.Lease), IdempotencyKey: new(uuid.NewString())}
 	input.CommandLine = j.Shown()
 	if j.Directory != "" {
 		input.WorkingDirectory = &j.Directory
@@ -170,7 +170,7 @@ func (j *Job) start(ctx context.Context) (err error) {
 	return err
 }
 
-// Shown returns the command line that the server should show. nil: the server derives it from the
+// Shown returns the command line that the server should show. With nil, the server derives it from the
 // command, or what the user typed isn't valid as a command line.
 func (j *Job) Shown() *string {
 	line := j.CommandLine
@@ -204,13 +204,13 @@ func (j *Job) release(ends error) error {
 	ctx, end := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer end()
 	err := release(ctx, j.Client, j.Runner)
-	var lost *connection.LostError
+	var lost *command.LostError
 	switch {
 	case err == nil:
 	case errors.As(ends, &lost):
 		return fmt.Errorf("%w; the server releases the runner %d s later", ends, abandoned)
 	default:
-		j.Report("the runner couldn't be released; the server releases it in %d s: %s", abandoned, connection.Cause(err))
+		j.Report("the runner couldn't be released; the server releases it in %d s: %s", abandoned, command.Cause(err))
 	}
 	return ends
 }

@@ -102,7 +102,7 @@ func (g *Guard) shown(data []byte, end bool) (shown, left []byte) {
 	return shown, nil
 }
 
-// colours returns the length of the sequence of colours at the beginning of data; 0: there is none. more
+// colours returns the length of the sequence of colours at the beginning of data, 0 if there is none. more
 // reports that data may be the beginning of one. Concealed and blinking text are no colours.
 func colours(data []byte) (size int, more bool) {
 	if data[0] != 0x1b {

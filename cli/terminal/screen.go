@@ -79,7 +79,7 @@ func (s *Screen) Draw(lines []string) error {
 	return err
 }
 
-// Key returns the next key that is pressed before a time; 0: none, or ctx ended. It returns 'q' if
+// Key returns the next key that is pressed before a time, or 0 if none is or ctx ends. It returns 'q' if
 // the terminal hung up.
 func (s *Screen) Key(ctx context.Context, until time.Time) byte {
 	fds := []unix.PollFd{{Fd: int32(s.terminal.in.Fd()), Events: unix.POLLIN}}

@@ -26,7 +26,7 @@ type Terminal struct {
 	same bool // standard output and standard error are one terminal
 
 	mu    sync.Mutex  // guards saved
-	saved *term.State // nil: not raw
+	saved *term.State // nil if the terminal isn't raw
 }
 
 // Open returns the terminal of standard input. It fails if standard input isn't a terminal.

@@ -52,7 +52,7 @@ type kind struct {
 	size     bool
 	unit     string // of a bare number
 	counted  int64  // nanoseconds or bytes of one of the flag's number
-	from, to string // "": the caller checks the bounds
+	from, to string // if empty, the caller checks the bounds
 }
 
 // Is reports whether a flag has a quantity.

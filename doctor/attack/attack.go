@@ -1,4 +1,5 @@
-// Package attack has a corpus of attacks on a server's isolation, as data, and runs them. It uses
+// Package attack has a corpus of attacks on a server's isolation, and runs them. The directory corpus
+// has them as data; layers.go and interfaces.go have those that send images and invalid bytes. It uses
 // the API like any client, in runners of its own environments, and uploads a small hostile program,
 // the prober.
 //
@@ -121,12 +122,12 @@ type Attack struct {
 	Tries    string // the goal: "to …"
 	Steps    []Step
 	Held     string // regular expression that the output matches if the attack was stopped
-	Never    string // regular expression that it then doesn't match; "": none
-	GVisor   string // Held for gVisor, if it differs; "": it doesn't
+	Never    string // regular expression that it then doesn't match, if there is one
+	GVisor   string // Held for gVisor, if it differs
 	Distinct bool   // the outputs of all steps must differ
 	Defence  Defence
 
-	// Tiers are the isolation tiers to which Defence and Held apply; nil: all. In other tiers the
+	// Tiers are the isolation tiers to which Defence and Held apply, nil for all. In other tiers the
 	// attack is skipped, and the report says so.
 	Tiers []runtime.Isolation
 
@@ -174,11 +175,21 @@ func (a Attack) heldIn(tier runtime.Isolation) string {
 	return a.Held
 }
 
+// uploadThroughLink writes only next to the bait, even if it succeeds.
+const uploadThroughLink = "an upload through a link"
+
+// Segments has the keys of the System V shared memory that attacks use.
+var Segments = []int{77007, 77008}
+
 // Corpus returns all attacks, class by class.
 func Corpus() []Attack {
-	var all []Attack
-	for _, rows := range [][]Attack{interfaces(), escapes(), files(), kernel(), networks(), online(), residue(), warm(), processes(), resources(), accounts()} {
-		all = append(all, rows...)
+	all := interfaces()
+	for _, topic := range []string{"escapes", "files"} {
+		all = append(all, load(topic)...)
+	}
+	all = append(all, layers()...)
+	for _, topic := range []string{"kernel", "networks", "online", "residue", "warm", "processes", "resources", "accounts"} {
+		all = append(all, load(topic)...)
 	}
 	slices.SortStableFunc(all, func(a, b Attack) int {
 		return cmp.Compare(slices.Index(Classes(), a.Class), slices.Index(Classes(), b.Class))

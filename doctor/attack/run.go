@@ -39,18 +39,18 @@ type Bait struct {
 	Abstract string // an abstract socket of the machine that accepts connections
 	Hostname string // the machine's host name
 	Uptime   string // half of the machine's uptime, in seconds
-	Reads    string // maximum MiB per second that a runner can read from a disk, with a margin; "": unlimited
+	Reads    string // maximum MiB per second that a runner can read from a disk, with a margin; empty if unlimited
 	Share    string // maximum CPU time of a runner's two threads, in percent of one CPU
 }
 
-// A Place is the server to attack and its surroundings.
-type Place struct {
+// A Target is the server to attack and its surroundings.
+type Target struct {
 	Server  *client.Client
 	Tier    runtime.Isolation
 	Outside Outside
 	Bait    Bait
 	Images  string // the directory of the server's image files
-	Image   string // image of the runners; "": the default one
+	Image   string // image of the runners; empty for the default one
 	Sparing bool   // run all attacks in one runner and empty its workspace in between, because creating runners is slow
 
 	// For tests in which attacks must succeed: other limits of runners than the corpus expects, and
@@ -59,8 +59,8 @@ type Place struct {
 	Unlimited bool
 	Networks  map[string]any // of the environments with network access
 
-	NoPython  string // why runners can't load Python; "": they can
-	NoNetwork string // why runners get no network access; "": the network of package world is available
+	NoPython  string // why runners can't load Python, if they can't
+	NoNetwork string // why runners get no network access, if they don't; else they have that of package world
 }
 
 // A Result is the result of an attack.
@@ -98,13 +98,13 @@ const attackWithin = time.Minute
 // Run runs the attacks one after the other and calls report with each result. On an error it ends
 // early; the returned Report then has the results so far. Run removes the environments that it
 // creates.
-func Run(ctx context.Context, place Place, rows []Attack, report func(Result)) (all Report, err error) {
+func Run(ctx context.Context, target Target, rows []Attack, report func(Result)) (all Report, err error) {
 	prober, err := Prober()
 	if err != nil {
 		return Report{}, err
 	}
-	c := &crew{Place: place, prober: prober}
-	all = Report{At: time.Now().UTC().Truncate(time.Second), Tier: place.Tier}
+	c := &executor{Target: target, prober: prober}
+	all = Report{At: time.Now().UTC().Truncate(time.Second), Tier: target.Tier}
 	began := time.Now()
 	defer func() {
 		all.Seconds = time.Since(began).Seconds()
@@ -134,7 +134,7 @@ func Run(ctx context.Context, place Place, rows []Attack, report func(Result)) (
 }
 
 // try runs one attack and judges it.
-func (c *crew) try(ctx context.Context, a Attack) Result {
+func (c *executor) try(ctx context.Context, a Attack) Result {
 	result := Result{Name: a.Name, Class: a.Class, Tries: a.Tries, Defence: a.Defence}
 	if !a.In(c.Tier) {
 		result.Skipped = fmt.Sprintf("it applies to %v, not to %s", a.Tiers, c.Tier)
@@ -155,7 +155,7 @@ func (c *crew) try(ctx context.Context, a Attack) Result {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, attackWithin)
 	defer cancel()
-	s := &scene{crew: c, attack: a}
+	s := &attempt{executor: c, attack: a}
 	err := s.run(ctx)
 	// Also after an error: what the runners leave behind is part of the verdict.
 	left, gone := s.cleanUp(context.WithoutCancel(ctx))
@@ -195,7 +195,7 @@ func printable(text string) string {
 }
 
 // judge returns why the attack counts as not stopped; "" if it was stopped.
-func (c *crew) judge(a Attack, s *scene) string {
+func (c *executor) judge(a Attack, s *attempt) string {
 	if why := c.succeeded(a, s.seen()); why != "" {
 		return why
 	}
@@ -209,7 +209,7 @@ func (c *crew) judge(a Attack, s *scene) string {
 }
 
 // succeeded returns how the output shows that the attack succeeded; "" if it doesn't.
-func (c *crew) succeeded(a Attack, seen string) string {
+func (c *executor) succeeded(a Attack, seen string) string {
 	switch {
 	case strings.Contains(seen, c.Bait.Secret):
 		return "a secret of the machine was seen"
@@ -221,20 +221,20 @@ func (c *crew) succeeded(a Attack, seen string) string {
 
 // pattern compiles a pattern of the corpus. It panics if the pattern is invalid, which a test of
 // the corpus excludes.
-func (c *crew) pattern(text string) *regexp.Regexp {
+func (c *executor) pattern(text string) *regexp.Regexp {
 	return regexp.MustCompile("(?m)" + c.fill(text, regexp.QuoteMeta))
 }
 
 // fill replaces the placeholders of the bait in a text.
-func (c *crew) fill(text string, quote func(string) string) string {
+func (c *executor) fill(text string, quote func(string) string) string {
 	return strings.NewReplacer(
 		"{secret}", quote(c.Bait.Path), "{port}", quote(c.Bait.Port), "{abstract}", quote(c.Bait.Abstract),
 		"{hostname}", quote(c.Bait.Hostname), "{uptime}", quote(c.Bait.Uptime), "{share}", quote(c.Bait.Share), "{reads}", quote(c.Bait.Reads),
 	).Replace(text)
 }
 
-// checkOutside returns what an attack changed outside of its runner; "": nothing.
-func (c *crew) checkOutside(ctx context.Context) string {
+// checkOutside returns what an attack changed outside of its runner, if anything.
+func (c *executor) checkOutside(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	if changed := c.Outside.Changed(); len(changed) > 0 {

@@ -23,6 +23,7 @@ const (
 type Step struct {
 	kind     kind
 	command  []string
+	prober   string // instead of command, until the attack is resolved: the prober's command line
 	script   string
 	path     string
 	text     string
@@ -44,14 +45,13 @@ const defaultSeconds = 20
 // shell returns a step that runs a shell script in the runner.
 func shell(script string) Step { return Step{kind: runs, script: script, seconds: defaultSeconds} }
 
-// probe returns a step that runs the prober. It is uploaded to runners whose steps need it.
-func probe(args ...string) Step { return command(append([]string{proberPath}, args...)...) }
-
 // command returns a step that runs a program without a shell.
 func command(argv ...string) Step { return Step{kind: runs, command: argv, seconds: defaultSeconds} }
 
-// calls returns a step in which the prober makes system calls.
-func calls(names ...string) Step { return probe(append([]string{"call"}, names...)...) }
+// python returns a step that runs a program in the loaded interpreter, and prints whether that worked.
+func python(program string) Step {
+	return command("python3", "-c", "import sys\nprint('warm', 'decimal' in sys.modules)\n"+program)
+}
 
 // upload returns a step that uploads a file through the API.
 func upload(path, text string) Step { return Step{kind: uploads, path: path, text: text} }
@@ -62,21 +62,8 @@ func read(path string) Step { return Step{kind: reads, path: path} }
 // list returns a step that lists a directory through the API.
 func list(path string) Step { return Step{kind: lists, path: path} }
 
-// find searches the workspace.
-func find(text string) Step { return Step{kind: finds, path: "/workspace", text: text} }
-
-// next returns a step that releases the runner and claims another one.
-func next() Step { return Step{kind: nexts} }
-
 // post returns a step that sends a body to the API, even if it isn't valid JSON.
 func post(body string) Step { return Step{kind: posts, text: body} }
-
-// image returns a step that creates an environment from an image and claims a runner of it.
-func image(archive func(secret string) []byte) Step { return Step{kind: images, archive: archive} }
-
-// heard returns a step that reports whether the simulated network received a datagram with this
-// text.
-func heard(text string) Step { return Step{kind: hears, text: text} }
 
 // garble returns a step that sends bytes to the agent's socket, without the server.
 func garble(text string) Step { return Step{kind: garbage, text: text} }
@@ -84,41 +71,5 @@ func garble(text string) Step { return Step{kind: garbage, text: text} }
 // asRoot makes a command run as root of the runner.
 func (s Step) asRoot() Step {
 	s.root = true
-	return s
-}
-
-// inOther makes a step run in another runner.
-func (s Step) inOther() Step {
-	s.other = true
-	return s
-}
-
-// behind leaves a command running in the background.
-func (s Step) behind() Step {
-	s.kind = starts
-	return s
-}
-
-// onTerminal gives a command a terminal.
-func (s Step) onTerminal() Step {
-	s.terminal = true
-	return s
-}
-
-// limited gives a command its own limits.
-func (s Step) limited(to client.LimitsInput) Step {
-	s.limits = &to
-	return s
-}
-
-// within sets a command's time limit.
-func (s Step) within(seconds int) Step {
-	s.seconds = seconds
-	return s
-}
-
-// times repeats a step up to n times, or until the attack succeeds. Only the last output counts.
-func (s Step) times(n int) Step {
-	s.repeat = n
 	return s
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs a Python program as Moodle's CodeRunner does, with curl and jq. The program reads a support file and stdin:
 #
-#   rockpool serve --doors jobe
+#   rockpool serve --compat jobe
 #   echo Ada | examples/jobe/run.sh
 #
 # JOBE_API_KEY is a token with the role CLIENT, if the server needs one.

@@ -3,15 +3,15 @@
 #
 #     ROCKPOOL_TOKEN=... examples/mcp/run.sh python3 'print(6 * 7)'
 #
-# ROCKPOOL_SERVER names the server, which needs --doors mcp.
+# ROCKPOOL_SERVER names the server, which needs --compat mcp.
 set -eu
 
-door=${ROCKPOOL_SERVER:-http://127.0.0.1:8080}/mcp
+endpoint=${ROCKPOOL_SERVER:-http://127.0.0.1:8080}/mcp
 language=$1
 source=$2
 
 send() {
-	curl --silent --show-error --fail-with-body "$door" \
+	curl --silent --show-error --fail-with-body "$endpoint" \
 		--header "Authorization: Bearer ${ROCKPOOL_TOKEN:-}" --header 'Content-Type: application/json' \
 		--header 'Accept: application/json, text/event-stream' "$@"
 }

@@ -1,5 +1,5 @@
 # Runs a Python program on Rockpool with Poseidon's API, as CodeOcean does: with Faraday and faye-websocket.
-#   rockpool serve --doors poseidon
+#   rockpool serve --compat poseidon
 #   printf 'Ada\nGrace\n' | ruby examples/ruby/codeocean.rb examples/hello.py
 require "faraday"
 require "faye/websocket"

@@ -96,7 +96,7 @@ type Principal struct {
 	Role       Role // "" for a grant
 	Grant      *Grant
 	Address    netip.Addr // of the caller; zero: unknown
-	Door       string     // the foreign API that it uses, as named by package doors; "": Rockpool's own
+	API        string     // the compatible API that it uses, as named by package compat; empty for Rockpool's own
 }
 
 // Server returns the principal of the server itself, which may do everything.

@@ -135,8 +135,8 @@ func (a *Authorizer) Record(ctx context.Context, op access.Operation, kind, id s
 	if p.Grant != nil {
 		actor.ID = p.Grant.ID // as in createGrant's entry
 	}
-	if p.Door != "" {
-		details = append(details, Words("door", []string{p.Door}))
+	if p.API != "" {
+		details = append(details, Words("api", []string{p.API}))
 	}
 	a.log.Append(Entry{
 		Tenant: tenant, Actor: actor, Role: string(p.Role), Action: string(op), ObjectKind: kind, ObjectID: id,

@@ -25,7 +25,7 @@ type Metric struct {
 // and of the scrapes.
 func All() []Metric {
 	all := slices.Concat(documented(buildFamilies()), documented(claimFamilies()), documented(executionFamilies()), documented(peerFamilies()),
-		documented(doorFamilies()), documented(localFamilies()), documented(nomadFamilies()))
+		documented(compatFamilies()), documented(localFamilies()), documented(nomadFamilies()))
 	slices.SortStableFunc(all, func(a, b Metric) int { return cmp.Compare(a.Name, b.Name) })
 	return slices.CompactFunc(all, func(a, b Metric) bool { return a.Name == b.Name }) // both clusters have some
 }

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/clients"
-	"github.com/rockpool/rockpool/doors"
+	"github.com/rockpool/rockpool/compat"
 	"github.com/rockpool/rockpool/local"
 	"github.com/rockpool/rockpool/nomad"
 	"github.com/rockpool/rockpool/runtime/activity"
@@ -27,7 +27,7 @@ type Sources struct {
 	Local   func() local.Stats   // nil if runners are elsewhere
 	Nomad   func() nomad.Stats   // nil if the cluster isn't Nomad
 	Peers   func() clients.Usage // nil if callers have no limits
-	Doors   *doors.Counts        // nil if the server has no doors
+	Compat  *compat.Counts       // nil without compatible APIs
 	Logger  *zap.Logger
 }
 
@@ -61,8 +61,8 @@ func registry(sources Sources) *prometheus.Registry {
 	if sources.Peers != nil {
 		registry.MustRegister(collector[clients.Usage]{sources.Peers, peerFamilies()})
 	}
-	if sources.Doors != nil {
-		registry.MustRegister(collector[[]doors.Count]{sources.Doors.Read, doorFamilies()})
+	if sources.Compat != nil {
+		registry.MustRegister(collector[[]compat.Count]{sources.Compat.Read, compatFamilies()})
 	}
 	if sources.Local != nil {
 		registry.MustRegister(collector[local.Stats]{sources.Local, localFamilies()})

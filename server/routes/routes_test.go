@@ -11,10 +11,10 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/rockpool/rockpool/doors"
-	"github.com/rockpool/rockpool/doors/jobe"
-	"github.com/rockpool/rockpool/doors/mcp"
-	"github.com/rockpool/rockpool/doors/poseidon"
+	"github.com/rockpool/rockpool/compat"
+	"github.com/rockpool/rockpool/compat/jobe"
+	"github.com/rockpool/rockpool/compat/mcp"
+	"github.com/rockpool/rockpool/compat/poseidon"
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime/identity"
 )
@@ -66,7 +66,7 @@ func TestOnlyAllowedHostsAreServed(t *testing.T) {
 
 // All routes answer OPTIONS and wrong methods with those that they have.
 func TestMethods(t *testing.T) {
-	url := served(t, Options{Doors: []doors.Door{jobe.New(), poseidon.New(poseidon.Options{}), mcp.New()}, Counts: new(doors.Counts), Metrics: http.NotFoundHandler()})
+	url := served(t, Options{Compat: []compat.API{jobe.New(), poseidon.New(poseidon.Options{}), mcp.New()}, Counts: new(compat.Counts), Metrics: http.NotFoundHandler()})
 	for path, allowed := range map[string]string{
 		"/graphql": "GET, POST", "/": "GET, HEAD", "/health/live": "GET, HEAD", "/health/ready": "GET, HEAD", "/metrics": "GET, HEAD", "/mcp": "POST, DELETE",
 		"/files/x": "GET, HEAD", "/outputs/x": "GET, HEAD",

@@ -51,7 +51,7 @@ func TestAgainstMeasuresOnlyWhatThePeerCanDo(t *testing.T) {
 		t.Errorf("%q beside %q", names(against), against[0].Floor)
 	}
 	for _, value := range []string{"judge0=http://127.0.0.1:1", "http://127.0.0.1:1", "go-judge=nowhere"} {
-		if _, err := (&command{Against: value}).peer(t.Context()); err == nil {
+		if _, err := (&grammar{Against: value}).peer(t.Context()); err == nil {
 			t.Errorf("--against %s is accepted", value)
 		}
 	}

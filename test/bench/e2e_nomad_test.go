@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/test/bench/measure"
 	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/nomadtest"
@@ -88,12 +88,12 @@ func TestBenchRefusesANomadThatDoesNotAnswer(t *testing.T) {
 		"see --list":           {"--cluster", "nomad", "--row", "keystroke"},
 	} {
 		var out, errs strings.Builder
-		if code := execute(args, cli.Streams{Out: &out, Err: &errs}); code == 0 || !strings.Contains(errs.String(), want) {
+		if code := execute(args, command.Streams{Out: &out, Err: &errs}); code == 0 || !strings.Contains(errs.String(), want) {
 			t.Errorf("%q: exit %d, %s", args, code, errs.String())
 		}
 	}
 	var out, errs strings.Builder
-	if code := execute([]string{"--list", "--cluster", "nomad"}, cli.Streams{Out: &out, Err: &errs}); code != 0 || !strings.Contains(out.String(), "nomad/claim (ms)\n") || strings.Contains(out.String(), "keystroke") {
+	if code := execute([]string{"--list", "--cluster", "nomad"}, command.Streams{Out: &out, Err: &errs}); code != 0 || !strings.Contains(out.String(), "nomad/claim (ms)\n") || strings.Contains(out.String(), "keystroke") {
 		t.Errorf("--list: exit %d, %s%s", code, out.String(), errs.String())
 	}
 }

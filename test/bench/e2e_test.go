@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/server"
 	"github.com/rockpool/rockpool/test/bench/measure"
 	e2e "github.com/rockpool/rockpool/test/e2e/bed"
@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && (os.Args[1] == "--serve-floors" || os.Getenv("ROCKPOOL_BENCH") != "") { // as the program itself
-		os.Exit(execute(os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+		os.Exit(execute(os.Args[1:], command.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 	}
 	_ = os.Setenv("ROCKPOOL_BENCH", "yes") // for thisProgram
 	os.Exit(m.Run())
@@ -161,7 +161,7 @@ func TestE2EBenchInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // its exit code is checked below
-	if code := cmd.ProcessState.ExitCode(); code != cli.CodeInterrupted {
+	if code := cmd.ProcessState.ExitCode(); code != command.CodeInterrupted {
 		t.Errorf("exit %d", code)
 	}
 	if left := benchLeftovers(t, pid, temporary); len(left) > 0 {
@@ -194,7 +194,7 @@ func TestE2EBenchInterruptedReportsFinishedRows(t *testing.T) {
 	_ = cmd.Wait() // its exit code is checked below
 	var report measure.Report
 	err = json.Unmarshal([]byte(stdout.String()), &report)
-	if code := cmd.ProcessState.ExitCode(); err != nil || code != cli.CodeInterrupted || !report.Interrupted || len(report.Rows) != 1 || report.Rows[0].Name != "claim" || report.Rows[0].Row.N == 0 {
+	if code := cmd.ProcessState.ExitCode(); err != nil || code != command.CodeInterrupted || !report.Interrupted || len(report.Rows) != 1 || report.Rows[0].Name != "claim" || report.Rows[0].Row.N == 0 {
 		t.Errorf("exit %d, %v: %s", code, err, stdout.String())
 	}
 	if left := benchLeftovers(t, strconv.Itoa(cmd.Process.Pid), temporary); len(left) > 0 {
@@ -263,12 +263,12 @@ func TestBenchRefusesWrongFlags(t *testing.T) {
 		{[]string{"--rounds=-1"}, "1 to 1000"},
 	} {
 		var out, errs strings.Builder
-		if code := execute(test.args, cli.Streams{Out: &out, Err: &errs}); code == 0 || !strings.Contains(errs.String(), test.want) {
+		if code := execute(test.args, command.Streams{Out: &out, Err: &errs}); code == 0 || !strings.Contains(errs.String(), test.want) {
 			t.Errorf("%q: exit %d, %s", test.args, code, errs.String())
 		}
 	}
 	var out, errs strings.Builder
-	if code := execute([]string{"--list"}, cli.Streams{Out: &out, Err: &errs}); code != 0 || !strings.Contains(out.String(), "claim (ms)\n") {
+	if code := execute([]string{"--list"}, command.Streams{Out: &out, Err: &errs}); code != 0 || !strings.Contains(out.String(), "claim (ms)\n") {
 		t.Errorf("--list: exit %d, %s%s", code, out.String(), errs.String())
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/server"
 	"github.com/rockpool/rockpool/test/bench/bare"
@@ -22,15 +22,15 @@ import (
 )
 
 func main() {
-	os.Exit(execute(os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+	os.Exit(execute(os.Args[1:], command.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }
 
 // execute runs the program and returns its exit code.
-func execute(arguments []string, s cli.Streams) int {
-	return commandline.Execute(&command{}, "bench", "Compare servers with the fastest possible way to do the same. Needs root.", arguments, s)
+func execute(arguments []string, s command.Streams) int {
+	return commandline.Execute(&grammar{}, "bench", "Compare servers with the fastest possible way to do the same. Needs root.", arguments, s)
 }
 
-type command struct {
+type grammar struct {
 	Row         []string `placeholder:"NAME" help:"Measure this row only: its name, a part of it, or a pattern such as first-output/*. Can be given more than once."`
 	List        bool     `help:"List what each row measures, and its floor."`
 	JSON        bool     `name:"json" help:"Print the report as JSON."`
@@ -48,7 +48,7 @@ type command struct {
 }
 
 // Help returns the text of --help below the usage line.
-func (command) Help() string {
+func (grammar) Help() string {
 	return `The bench starts its own servers on loopback, in temporary directories. It doesn't use or disturb other servers. It needs root, as a server does, and some minutes for all rows.
 
 Each row takes turns with its floor, which does the same without Rockpool on the same machine. Compare the ratio of their medians, not the times, between machines. The table's columns of CPU time are for one operation: "server CPU"; "inside" for agents and programs in the runners; "other" for everything else on the machine, such as the client and unrelated programs.
@@ -68,7 +68,7 @@ Exit codes: 0 if all rows that fit were measured, even if they missed their goal
 }
 
 // Run measures the rows and prints the report.
-func (c *command) Run(s cli.Streams) error {
+func (c *grammar) Run(s command.Streams) error {
 	switch {
 	case c.ServeFloors:
 		return floors.Serve(s.In, s.Out)
@@ -105,7 +105,7 @@ func (c *command) Run(s cli.Streams) error {
 	interrupted := ctx.Err() != nil
 	switch {
 	case interrupted && len(report.Rows) == 0:
-		return cli.ExitError(cli.CodeInterrupted)
+		return command.ExitError(command.CodeInterrupted)
 	case err != nil && !interrupted:
 		return err
 	}
@@ -118,7 +118,7 @@ func (c *command) Run(s cli.Streams) error {
 		err = report.Table(s.Out)
 	}
 	if interrupted {
-		return errors.Join(err, cli.ExitError(cli.CodeInterrupted))
+		return errors.Join(err, command.ExitError(command.CodeInterrupted))
 	}
 	if failed := report.Failed(); failed > 0 {
 		err = errors.Join(err, fmt.Errorf("%d of %d rows failed", failed, len(report.Rows)))
@@ -127,7 +127,7 @@ func (c *command) Run(s cli.Streams) error {
 }
 
 // peer returns the go-judge of --against, or nil.
-func (c *command) peer(ctx context.Context) (*judge.Judge, error) {
+func (c *grammar) peer(ctx context.Context) (*judge.Judge, error) {
 	if c.Against == "" {
 		return nil, nil
 	}
@@ -142,7 +142,7 @@ func (c *command) peer(ctx context.Context) (*judge.Judge, error) {
 }
 
 // nomad returns the Nomad of --cluster nomad, or nil.
-func (c *command) nomad() (*bed.Nomad, error) {
+func (c *grammar) nomad() (*bed.Nomad, error) {
 	if c.Cluster != config.ClusterNomad {
 		if c.Image != "" || c.AgentPath != "" || c.Database != "" {
 			return nil, errors.New("--image, --agent-path and --database need --cluster nomad")

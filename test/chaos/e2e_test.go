@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/test/e2e/bed"
 	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/wait"
@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if os.Getenv("ROCKPOOL_CHAOS") != "" { // as the program itself
-		os.Exit(execute(os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+		os.Exit(execute(os.Args[1:], command.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 	}
 	os.Exit(m.Run())
 }
@@ -42,7 +42,7 @@ func TestE2EChaosInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // its exit code is checked below
-	if code := cmd.ProcessState.ExitCode(); code != cli.CodeInterrupted {
+	if code := cmd.ProcessState.ExitCode(); code != command.CodeInterrupted {
 		t.Errorf("exit %d", code)
 	}
 	left := bed.Leftovers(temporary, group)
@@ -67,7 +67,7 @@ func TestChaosRefusesWrongFlags(t *testing.T) {
 		{[]string{"--nomad", "/nonesuch"}, "make chaos CLUSTER=nomad builds it"},
 	} {
 		var out, errs strings.Builder
-		if code := execute(test.args, cli.Streams{Out: &out, Err: &errs}); code == 0 || !strings.Contains(errs.String(), test.want) {
+		if code := execute(test.args, command.Streams{Out: &out, Err: &errs}); code == 0 || !strings.Contains(errs.String(), test.want) {
 			t.Errorf("%q: exit %d, %s", test.args, code, errs.String())
 		}
 	}

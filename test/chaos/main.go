@@ -10,21 +10,21 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/test/commandline"
 )
 
 func main() {
-	os.Exit(execute(os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+	os.Exit(execute(os.Args[1:], command.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }
 
 // execute runs the program and returns its exit code.
-func execute(arguments []string, s cli.Streams) int {
-	return commandline.Execute(&command{}, "chaos", "Kill servers repeatedly, and check that they lose nothing. Needs root.", arguments, s)
+func execute(arguments []string, s command.Streams) int {
+	return commandline.Execute(&grammar{}, "chaos", "Kill servers repeatedly, and check that they lose nothing. Needs root.", arguments, s)
 }
 
-type command struct {
+type grammar struct {
 	Seed    uint64        `placeholder:"N" help:"Seed of the faults and of the clients' choices. 0: a random one, which is printed."`
 	For     time.Duration `default:"2m" placeholder:"DURATION" help:"Time with faults, 10s to 3m. (${default})"`
 	Every   time.Duration `default:"1500ms" placeholder:"DURATION" help:"Average time between two faults, 200ms to 1m. (${default})"`
@@ -37,7 +37,7 @@ type command struct {
 }
 
 // Help returns the text of --help below the usage line.
-func (command) Help() string {
+func (grammar) Help() string {
 	return `Chaos starts a server on loopback, with a data directory in memory that it removes at the end. It kills the server every few seconds, kills agents and sandboxes, and fills the disk. Its clients check by their own records that no output, claim or outcome is lost, repeated or made up. With --nomad, the runners are on a Nomad that chaos starts, and that it kills, freezes and drains as well. Other servers aren't disturbed. Chaos needs root, as a server does.
 
 The report counts what happened, and what must not happen. A line with FAILED has a wrong count.
@@ -48,7 +48,7 @@ Exit codes: 0 if every check passed; 125 if one failed, or the run could not be 
 }
 
 // Run carries out the run and prints the report.
-func (c *command) Run(s cli.Streams) error {
+func (c *grammar) Run(s command.Streams) error {
 	switch {
 	case c.For < 10*time.Second || c.For > 3*time.Minute:
 		return &config.Error{Flag: "for", Value: c.For.String(), Allowed: "10s to 3m"} // the disk's size bounds the time
@@ -80,7 +80,7 @@ func (c *command) Run(s cli.Streams) error {
 		Program: c.Program, Nomad: c.Nomad, Seed: c.Seed, For: c.For, Every: c.Every, Clients: c.Clients, Servers: c.Servers, Short: c.Short, Progress: s.Err,
 	})
 	if ctx.Err() != nil {
-		return cli.ExitError(cli.CodeInterrupted)
+		return command.ExitError(command.CodeInterrupted)
 	}
 	if report.Took == 0 {
 		return err // the run never began

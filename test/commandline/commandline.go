@@ -14,14 +14,15 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/config/quantity"
 )
 
-// Execute parses the arguments into a command, runs it, and returns the exit code.
+// Execute parses the arguments by a grammar, runs the command, and returns the exit code.
 // The command's Run may take the streams.
-func Execute(command any, name, description string, arguments []string, s cli.Streams) int {
+func Execute(grammar any, name, description string, arguments []string, s command.Streams) int {
 	exit := -1
-	parser, err := kong.New(command, kong.Name(name), kong.Description(description),
+	parser, err := kong.New(grammar, kong.Name(name), kong.Description(description),
 		kong.Writers(s.Out, s.Err), kong.Exit(func(code int) { exit = code }), kong.Bind(s), quantity.Flags())
 	if err != nil {
 		return cli.ExitCode(s.Err, err)
@@ -32,7 +33,7 @@ func Execute(command any, name, description string, arguments []string, s cli.St
 		return exit
 	case err != nil:
 		_ = cli.ExitCode(s.Err, err)
-		return cli.CodeUsage
+		return command.CodeUsage
 	}
 	return cli.ExitCode(s.Err, selected.Run())
 }

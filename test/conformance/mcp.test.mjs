@@ -1,4 +1,4 @@
-// Tests the door for AI agents with the official clients: both generations of the TypeScript
+// Tests the API for AI agents with the official clients: both generations of the TypeScript
 // client, and the inspector.
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -13,10 +13,10 @@ import { ask, binary, serve } from "./server.mjs";
 
 const token = "conformance-token-of-the-first-administrator";
 let server;
-let door;
+let endpoint;
 before(async () => {
-  server = await serve({ token, doors: "mcp" });
-  door = server.url.replace("/graphql", "/mcp");
+  server = await serve({ token, compat: "mcp" });
+  endpoint = server.url.replace("/graphql", "/mcp");
 });
 after(() => server.stop());
 
@@ -24,7 +24,7 @@ const api = (query, variables) => ask(server.url, query, variables, token);
 
 async function overHTTP(shown = token, session) {
   const headers = { Authorization: `Bearer ${shown}` };
-  const transport = new StreamableHTTPClientTransport(new URL(door), { requestInit: { headers }, sessionId: session });
+  const transport = new StreamableHTTPClientTransport(new URL(endpoint), { requestInit: { headers }, sessionId: session });
   const client = new Client({ name: "conformance", version: "1" });
   await client.connect(transport);
   return {
@@ -56,7 +56,7 @@ async function overNewStdio() {
 }
 
 async function overNewHTTP() {
-  const transport = new NewHTTP(new URL(door), { requestInit: { headers: { Authorization: `Bearer ${token}` } } });
+  const transport = new NewHTTP(new URL(endpoint), { requestInit: { headers: { Authorization: `Bearer ${token}` } } });
   const client = new NewClient({ name: "conformance", version: "2" });
   await client.connect(transport);
   return {
@@ -190,7 +190,7 @@ test("an MCP session is its token's", async () => {
   const agent = await overHTTP(mine.secret);
   await agent.client.callTool({ name: "open_session", arguments: { environment: "shell" } });
   const post = (shown, headers) =>
-    fetch(door, {
+    fetch(endpoint, {
       method: "POST",
       headers: { "Content-Type": "application/json", Accept: "application/json, text/event-stream", Authorization: `Bearer ${shown}`, ...headers },
       body: JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/list" }),
@@ -210,7 +210,7 @@ test("an MCP session is its token's", async () => {
 test("the inspector", async () => {
   const inspector = new URL("node_modules/.bin/mcp-inspector", import.meta.url).pathname;
   const inspect = async (...args) => {
-    const { stdout } = await promisify(execFile)(inspector, ["--cli", door, "--transport", "http", "--header", `Authorization: Bearer ${token}`, ...args]);
+    const { stdout } = await promisify(execFile)(inspector, ["--cli", endpoint, "--transport", "http", "--header", `Authorization: Bearer ${token}`, ...args]);
     return JSON.parse(stdout);
   };
   assert.equal((await inspect("--method", "tools/list")).tools.length, 9);

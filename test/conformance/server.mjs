@@ -7,13 +7,13 @@ import path from "node:path";
 
 export const binary = new URL("../../bin/rockpool", import.meta.url).pathname;
 
-/** Serves on a free port with data of its own, and with a token where it is to want one, and the doors that are named. Its stop() waits for the end. */
-export async function serve({ token, doors } = {}) {
+/** Serves on a free port with data of its own, and with a token where it is to want one, and the compatible APIs that are named. Its stop() waits for the end. */
+export async function serve({ token, compat } = {}) {
   const data = await mkdtemp(path.join(tmpdir(), "rockpool-conformance-"));
-  const cgroups = `rockpool/conformance-${process.pid}${token ? "-token" : ""}${doors ? "-doors" : ""}`;
+  const cgroups = `rockpool/conformance-${process.pid}${token ? "-token" : ""}${compat ? "-compat" : ""}`;
   const file = path.join(data, "token");
   if (token) await writeFile(file, token, { mode: 0o600 });
-  const child = spawn(binary, ["serve", "--listen", "127.0.0.1:0", "--data", data, "--cgroup-parent", cgroups, "--on-stop", "remove", ...(token ? ["--token-file", file] : []), ...(doors ? ["--doors", doors] : [])], {
+  const child = spawn(binary, ["serve", "--listen", "127.0.0.1:0", "--data", data, "--cgroup-parent", cgroups, "--on-stop", "remove", ...(token ? ["--token-file", file] : []), ...(compat ? ["--compat", compat] : [])], {
     stdio: ["ignore", "pipe", "pipe"],
   });
   const ended = new Promise((resolve) => child.once("exit", resolve));

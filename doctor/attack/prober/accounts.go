@@ -20,21 +20,20 @@ import (
 // hold keeps the taken resources until the process is killed, at most a minute.
 func hold() { time.Sleep(time.Minute) } //nolint:forbidigo // it waits to be killed
 
-// takeAll calls take until it fails, at most most times, and prints how often it succeeded.
-func takeAll(most int, take func() error) {
+// repeat calls do until it fails, at most most times. It returns how often it succeeded.
+func repeat(most int, do func(n int) error) (int, error) {
 	for n := range most {
-		if err := take(); err != nil {
-			say("took", strconv.Itoa(n), result(err))
-			return
+		if err := do(n); err != nil {
+			return n, err
 		}
 	}
-	say("took", strconv.Itoa(most), "done")
+	return most, nil
 }
 
 // takers has the resources that a single call takes.
 var takers = map[string]func() error{
 	"terminals": func() error {
-		_, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+		_, err := openTerminal()
 		return err
 	},
 	"watchers": func() error {
@@ -61,7 +60,8 @@ var takers = map[string]func() error{
 
 // take takes a resource: its name, the maximum number, and optionally "hold" to keep it.
 func take(args []string) {
-	takeAll(number(args, 1), takers[args[0]])
+	n, err := repeat(number(args, 1), func(int) error { return takers[args[0]]() })
+	say("took", strconv.Itoa(n), result(err))
 	if len(args) > 2 {
 		hold()
 	}
@@ -241,7 +241,7 @@ func queued(fd int) int {
 
 // neighbours sends to the given number of addresses on the runner's link, and prints how many of
 // them are in the kernel's neighbour table.
-func neighbours(places int) {
+func neighbours(addresses int) {
 	interfaces, err := net.Interfaces()
 	if err != nil {
 		say("knows nothing", result(err))
@@ -252,7 +252,7 @@ func neighbours(places int) {
 		say("knows nothing", result(err))
 		return
 	}
-	for n := range places {
+	for n := range addresses {
 		at := &unix.SockaddrInet6{Port: 9, ZoneId: uint32(interfaces[len(interfaces)-1].Index), Addr: [16]byte{0: 0xfe, 1: 0x80, 13: 1, 14: byte(n >> 8), 15: byte(n)}}
 		_ = unix.Sendto(fd, []byte{0}, 0, at) // an address to which sending fails adds no neighbour
 	}
@@ -379,14 +379,8 @@ func attachFilter() error {
 // option returns a call that sets a socket option to zeros. The kernel checks the value only if the
 // filter allows the option.
 func option(family, kind, level, name int) call {
-	return func() error {
-		fd, err := unix.Socket(family, kind|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = unix.Close(fd) }()
-		return unix.SetsockoptString(fd, level, name, string(make([]byte, 256)))
-	}
+	return opened(func() (int, error) { return unix.Socket(family, kind|unix.SOCK_CLOEXEC, 0) },
+		func(fd int) error { return unix.SetsockoptString(fd, level, name, string(make([]byte, 256))) })
 }
 
 // seccompFilter loads a seccomp filter that allows everything.
@@ -406,13 +400,13 @@ func seccompByName() error {
 // lineDiscipline sets a terminal's line discipline to the one that it has: this succeeds on any
 // kernel and loads no driver.
 func lineDiscipline() error {
-	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = unix.Close(fd) }()
 	const terminal = 0 // N_TTY
-	return unix.IoctlSetPointerInt(fd, unix.TIOCSETD, terminal)
+	return opened(openTerminal, func(fd int) error { return unix.IoctlSetPointerInt(fd, unix.TIOCSETD, terminal) })()
+}
+
+// openTerminal opens a new terminal.
+func openTerminal() (fd int, err error) {
+	return unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 }
 
 // fileUsers sets a file's access control list (posix_acl_xattr(5)).
@@ -430,29 +424,35 @@ func fileUsers() error {
 	return unix.Setxattr(path, "system.posix_acl_access", list, 0)
 }
 
-// fileRequest returns a call that makes a request to the file system of the machine's programs.
-func fileRequest(request uintptr) call {
+// opened returns a call that opens a descriptor, uses it and closes it.
+func opened(open func() (fd int, err error), use func(fd int) error) call {
 	return func() error {
-		fd, err := unix.Open("/usr", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		fd, err := open()
 		if err != nil {
 			return err
 		}
 		defer func() { _ = unix.Close(fd) }()
-		return raw(unix.SYS_IOCTL, uintptr(fd), request, buffer(bigBuffer))()
+		return use(fd)
 	}
 }
 
-// networkRequest returns a call that makes a network request to the kernel.
-func networkRequest(request uintptr) call {
-	return func() error {
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = unix.Close(fd) }()
-		return raw(unix.SYS_IOCTL, uintptr(fd), request, buffer(bigBuffer))()
-	}
+// datagrams opens a socket for datagrams.
+func datagrams() (fd int, err error) {
+	return unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 }
+
+// ioctl returns the use of a descriptor for a request with zeros.
+func ioctl(request uintptr) func(fd int) error {
+	return func(fd int) error { return raw(unix.SYS_IOCTL, uintptr(fd), request, buffer(bigBuffer))() }
+}
+
+// fileRequest returns a call that makes a request to the file system of the machine's programs.
+func fileRequest(request uintptr) call {
+	return opened(func() (int, error) { return unix.Open("/usr", unix.O_RDONLY|unix.O_CLOEXEC, 0) }, ioctl(request))
+}
+
+// networkRequest returns a call that makes a network request to the kernel.
+func networkRequest(request uintptr) call { return opened(datagrams, ioctl(request)) }
 
 // accountCalls returns more calls for `prober call NAME`.
 func accountCalls() map[string]call {

@@ -89,32 +89,27 @@ func mapBomb(kind string, mib int) {
 
 // fileBomb creates at most most empty files in a directory, until the first error.
 func fileBomb(dir string, most int) {
-	for n := range most {
+	n, err := repeat(most, func(n int) error {
 		fd, err := unix.Open(dir+"/f"+strconv.Itoa(n), unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
-		if err != nil {
-			say("made", strconv.Itoa(n), "files", result(err))
-			return
+		if err == nil {
+			_ = unix.Close(fd)
 		}
-		_ = unix.Close(fd)
-	}
-	say("made", strconv.Itoa(most), "files done")
+		return err
+	})
+	say("made", strconv.Itoa(n), "files", result(err))
 }
 
 // fill writes zeros to a file.
 func fill(path string, mib int) {
-	zeros := make([]byte, 1<<20)
+	zeros, n := make([]byte, 1<<20), 0
 	file, err := os.Create(path)
-	for n := 0; err == nil; n++ {
-		if n == mib {
-			say("wrote", strconv.Itoa(n), "MiB done")
-			return
-		}
-		if _, err = file.Write(zeros); err != nil {
-			say("wrote", strconv.Itoa(n), "MiB", result(err))
-			return
-		}
+	if err == nil {
+		n, err = repeat(mib, func(int) error {
+			_, err := file.Write(zeros)
+			return err
+		})
 	}
-	say("wrote 0 MiB", result(err))
+	say("wrote", strconv.Itoa(n), "MiB", result(err))
 }
 
 // sparse creates a file of 4 TiB that takes no space.
@@ -162,13 +157,11 @@ func processorTime() time.Duration {
 
 // openBomb opens at most most descriptors, until the first error. It closes none.
 func openBomb(most int) {
-	for n := range most {
-		if _, err := unix.Open("/dev/null", unix.O_RDONLY, 0); err != nil {
-			say("opened", strconv.Itoa(n), result(err))
-			return
-		}
-	}
-	say("opened", strconv.Itoa(most), "done")
+	n, err := repeat(most, func(int) error {
+		_, err := unix.Open("/dev/null", unix.O_RDONLY, 0)
+		return err
+	})
+	say("opened", strconv.Itoa(n), result(err))
 }
 
 // signalBomb queues blocked signals for itself.
@@ -178,15 +171,12 @@ func signalBomb(most int) {
 	runtime.LockOSThread()
 	_ = unix.PthreadSigmask(unix.SIG_BLOCK, &set, nil)
 	thread := uintptr(unix.Gettid())
-	for n := range most {
+	n, err := repeat(most, func(int) error {
 		info := make([]int32, 32)
 		info[0], info[2] = number, -1 // SI_QUEUE
-		if err := raw(unix.SYS_RT_TGSIGQUEUEINFO, own, thread, number, wordAt(info))(); err != nil {
-			say("queued", strconv.Itoa(n), result(err))
-			return
-		}
-	}
-	say("queued", strconv.Itoa(most), "done")
+		return raw(unix.SYS_RT_TGSIGQUEUEINFO, own, thread, number, wordAt(info))()
+	})
+	say("queued", strconv.Itoa(n), result(err))
 }
 
 // zombies creates processes that end immediately, and doesn't wait for them.
@@ -207,15 +197,17 @@ func zombies(count int) {
 // daemon leaves its parent, session and terminal, and sleeps for at most a minute. Options: "hold"
 // keeps the output open, "closed" closes all descriptors, "deaf" ignores signals.
 func daemon(how []string) {
-	if os.Getenv("DAEMON") == "" {
-		attr := &os.ProcAttr{Files: []*os.File{nil, os.Stdout, os.Stderr}, Env: append(os.Environ(), "DAEMON=1"), Sys: &syscall.SysProcAttr{Setsid: true}}
+	again := func(stage string) error {
+		attr := &os.ProcAttr{Files: []*os.File{nil, os.Stdout, os.Stderr}, Env: append(os.Environ(), "DAEMON="+stage), Sys: &syscall.SysProcAttr{Setsid: true}}
 		_, err := os.StartProcess("/proc/self/exe", os.Args, attr)
-		say("left", result(err))
-		return
+		return err
 	}
-	if os.Getenv("DAEMON") == "1" { // the parent has ended, and this process ends too
-		attr := &os.ProcAttr{Files: []*os.File{nil, os.Stdout, os.Stderr}, Env: append(os.Environ(), "DAEMON=2"), Sys: &syscall.SysProcAttr{Setsid: true}}
-		_, _ = os.StartProcess("/proc/self/exe", os.Args, attr)
+	switch os.Getenv("DAEMON") {
+	case "":
+		say("left", result(again("1")))
+		return
+	case "1": // the parent has ended, and this process ends too
+		_ = again("2")
 		return
 	}
 	for _, h := range how {

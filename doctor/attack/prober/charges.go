@@ -63,31 +63,20 @@ func charge(kind string, most int) {
 		say(usage)
 		return
 	}
-	for n := range most {
-		if err := take(n); err != nil {
-			say("made", strconv.Itoa(n), result(err))
-			return
-		}
-	}
-	if kind == "locks" || kind == "connections" {
-		say("made", strconv.Itoa(most), "held")
+	n, err := repeat(most, take)
+	if err == nil && (kind == "locks" || kind == "connections") {
+		say("made", strconv.Itoa(n), "held")
 		hold() // until the agent ends it
 		return
 	}
-	say("made", strconv.Itoa(most), "done")
+	say("made", strconv.Itoa(n), result(err))
 }
 
 // listening listens on the loopback and returns the address.
 func listening() (unix.Sockaddr, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
+	fd, at, err := bound(unix.SOCK_STREAM | unix.SOCK_CLOEXEC)
+	if err == nil {
+		err = unix.Listen(fd, 1<<16)
 	}
-	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		return nil, err
-	}
-	if err := unix.Listen(fd, 1<<16); err != nil {
-		return nil, err
-	}
-	return unix.Getsockname(fd)
+	return at, err
 }

@@ -23,12 +23,12 @@ const askWithin = 10 * time.Second
 
 // askAll contacts all addresses concurrently, such as "tcp/20.0.0.2:7777", and prints for each
 // "answered" or the error. The network "mapped" uses an IPv4-mapped IPv6 address.
-func askAll(places []string) {
-	answers := make([]string, len(places))
+func askAll(destinations []string) {
+	answers := make([]string, len(destinations))
 	var all sync.WaitGroup
-	for i, place := range places {
+	for i, to := range destinations {
 		all.Go(func() {
-			network, at, _ := strings.Cut(place, "/")
+			network, at, _ := strings.Cut(to, "/")
 			ask := func() error { return askAt(&net.Dialer{Timeout: askWithin}, network, at) }
 			if network == "mapped" {
 				ask = func() error { return askMapped(at) }
@@ -53,7 +53,7 @@ func answered(err error) string {
 	return result(err)
 }
 
-// askAt connects to an address and waits for a response. nil: it got one.
+// askAt connects to an address and waits for a response. It returns nil if it got one.
 func askAt(d *net.Dialer, network, at string) error {
 	conn, err := d.Dial(network, at)
 	if err != nil {

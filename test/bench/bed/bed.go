@@ -105,7 +105,7 @@ func (b *Bed) ServeIn(ctx context.Context, isolation runtime.Isolation, runners,
 	group := NewGroup()
 	s, err := startServer(ctx, launch{
 		program: b.Program, data: data, Group: group, listen: "127.0.0.1:0", profiled: b.Profiles != "",
-		cluster: []string{"--cgroup-parent", group, "--on-stop", "remove", "--gvisor-runtime", b.GVisor, "--doors", config.DoorJobe, "--languages", languages,
+		cluster: []string{"--cgroup-parent", group, "--on-stop", "remove", "--gvisor-runtime", b.GVisor, "--compat", config.CompatJobe, "--languages", languages,
 			"--cpu-overcommit", strconv.Itoa(CPUOvercommit), "--memory-overcommit", strconv.Itoa(MemoryOvercommit)},
 		overcommitted: true,
 		env:           client.PutEnvironmentInput{Isolation: &isolation, Resources: &client.ResourcesInput{WorkspaceMiB: new(256), MemoryMiB: new(512)}}, // a replaced file takes its space twice for a moment

@@ -193,7 +193,7 @@ func TestE2EKeptMemoryIsBounded(t *testing.T) {
 	})
 
 	t.Run("jobe", func(t *testing.T) {
-		a := attacked(t, bed.DataDir(t), "--doors", "jobe")
+		a := attacked(t, bed.DataDir(t), "--compat", "jobe")
 		content := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("c"), 7<<20))
 		f := &flood{server: strings.TrimPrefix(a.p.Address, "http://")}
 		t.Cleanup(f.end)

@@ -17,7 +17,7 @@ func TestProxyNeedsToken(t *testing.T) {
 	t.Parallel()
 	data := bed.DataDir(t)
 	settings := bed.Settings(data, bed.CgroupsOf(data))
-	settings.AllowedHosts, settings.Doors = []string{"pool.example.org"}, []string{"jobe", "mcp"}
+	settings.AllowedHosts, settings.Compat = []string{"pool.example.org"}, []string{"jobe", "mcp"}
 	b, _ := bed.ServeHere(t, settings)
 	bare := nginxtest.Before(t, b.Address, "")
 	full := nginxtest.Before(t, b.Address, "proxy_http_version 1.1; proxy_set_header Host $http_host; proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;")

@@ -18,6 +18,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/repository"
@@ -47,7 +48,7 @@ func Source(t testing.TB, name string) string {
 
 // RunCLI runs a command of the CLI in this process.
 func RunCLI(arguments []string, in io.Reader, out, errs io.Writer) int {
-	return cli.Execute(&struct{ cli.Commands }{}, "", arguments, cli.Streams{In: in, Out: out, Err: errs}, kong.Bind(cli.Private{}))
+	return cli.Execute(&struct{ cli.Commands }{}, "", arguments, command.Streams{In: in, Out: out, Err: errs}, kong.Bind(cli.Private{}))
 }
 
 // RunProgram runs a program to its end.

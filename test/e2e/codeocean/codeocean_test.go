@@ -21,12 +21,12 @@ import (
 
 const token = "correct-horse-battery"
 
-// serve starts a server with the door.
+// serve starts a server with the API.
 func serve(t *testing.T, change func(*config.Config)) bed.Bed {
 	t.Helper()
 	need.Sandboxes(t)
 	settings := bed.Settings(bed.DataDir(t), bed.Cgroups)
-	settings.TokenFile, settings.Doors = filepath.Join(t.TempDir(), "token"), []string{config.DoorPoseidon}
+	settings.TokenFile, settings.Compat = filepath.Join(t.TempDir(), "token"), []string{config.CompatPoseidon}
 	if err := os.WriteFile(settings.TokenFile, []byte(token), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -37,8 +37,8 @@ func serve(t *testing.T, change func(*config.Config)) bed.Bed {
 	return b
 }
 
-// TestE2ECodeOcean uses the door as CodeOcean uses Poseidon. Metrics have its requests by route,
-// and the audit log names the door.
+// TestE2ECodeOcean uses the API as CodeOcean uses Poseidon. Metrics have its requests by route,
+// and the audit log names the API.
 func TestE2ECodeOcean(t *testing.T) {
 	b := serve(t, nil)
 	Platform{URL: b.Address, Token: token, Image: "host"}.Run(t)
@@ -50,7 +50,7 @@ func TestE2ECodeOcean(t *testing.T) {
 		}
 	}
 	b.Call(t, `{ auditLog(action: "putEnvironment", failed: false) { nodes { details { name value } } } }`, nil, &told)
-	if all := told.AuditLog.Nodes; len(all) == 0 || len(all[0].Details) != 1 || all[0].Details[0].Name != "door" || all[0].Details[0].Value != "poseidon" {
+	if all := told.AuditLog.Nodes; len(all) == 0 || len(all[0].Details) != 1 || all[0].Details[0].Name != "api" || all[0].Details[0].Value != "poseidon" {
 		t.Errorf("the audit log has %+v", all)
 	}
 	r, err := http.NewRequestWithContext(t.Context(), "GET", b.Address+"/metrics", nil)
@@ -69,13 +69,13 @@ func TestE2ECodeOcean(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, part := range []string{`route="POST /api/v1/runners",status="2xx"`, `route="GET /api/v1/runners/{runner}/websocket",status="1xx"`} {
-		if !strings.Contains(string(text), `rockpool_door_request_seconds_count{door="poseidon",`+part) {
+		if !strings.Contains(string(text), `rockpool_compat_request_seconds_count{api="poseidon",`+part) {
 			t.Errorf("the metrics have no %s", part)
 		}
 	}
 }
 
-// call sends a request to the door.
+// call sends a request to the API.
 func call(t *testing.T, b bed.Bed, method, path, body string) (status int, answer string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, b.Address+"/api/v1"+path, strings.NewReader(body))

@@ -1,4 +1,4 @@
-// Package codeocean uses a server's door poseidon with the Ruby libraries of CodeOcean: see
+// Package codeocean uses a server's API poseidon with the Ruby libraries of CodeOcean: see
 // platform.rb.
 package codeocean
 

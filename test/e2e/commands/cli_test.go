@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/rockpool/rockpool/cli/connection"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -299,9 +299,9 @@ func seq(n int) string {
 // privately sets an environment in which no server is named and none listens.
 func privately(t *testing.T) (environ []string, state string) {
 	t.Helper()
-	if conn, err := net.Dial("tcp", strings.TrimPrefix(connection.DefaultServer, "http://")); err == nil {
+	if conn, err := net.Dial("tcp", strings.TrimPrefix(command.DefaultServer, "http://")); err == nil {
 		_ = conn.Close()
-		t.Fatalf("this test needs that none listens at %s: end what does", connection.DefaultServer)
+		t.Fatalf("this test needs that none listens at %s: end what does", command.DefaultServer)
 	}
 	state = t.TempDir()
 	environ = []string{"XDG_STATE_HOME=" + state, "ROCKPOOL_CGROUP_PARENT=" + bed.Cgroups + "-private"}

@@ -191,7 +191,7 @@ func TestE2EAccountsAreBounded(t *testing.T) {
 	need.Machine(t)
 	rows := slices.DeleteFunc(attack.Corpus(), func(a attack.Attack) bool { return a.Class != attack.Accounts || a.Reach != attack.Offline })
 	attackedServer(t, attackedConfig(t, "accounts"), nil, func(ctx context.Context, srv *server.Server) {
-		report, err := doctor.AttackServer(ctx, srv.Config(), srv.Client(), nil, runtime.IsolationNamespaces, rows, attack.Place{}, func(r attack.Result) {
+		report, err := doctor.AttackServer(ctx, srv.Config(), srv.Client(), nil, runtime.IsolationNamespaces, rows, attack.Target{}, func(r attack.Result) {
 			if r.Skipped != "" {
 				need.Lacks(t, "%q isn't tried: %s", r.Name, r.Skipped)
 			}
@@ -307,7 +307,7 @@ func TestE2EAttacksSucceedWithoutTheirDefence(t *testing.T) {
 				if test.defence == attack.OwnIPC {
 					defer removeSegments(t)
 				}
-				place := attack.Place{Limits: test.limits, Unlimited: test.unlimited, Networks: test.networks}
+				place := attack.Target{Limits: test.limits, Unlimited: test.unlimited, Networks: test.networks}
 				if test.defence == attack.CPULimit {
 					place.Bait.Share = "12" // as if a twentieth of a core had been promised: a busy machine has little to give
 				}
@@ -367,7 +367,7 @@ func TestE2EAttacksNeedTheFilter(t *testing.T) {
 	with.Agent, with.Helper = sandboxtest.Without(t, "filter")
 	alike := answeredAlike()
 	attackedServer(t, attackedConfig(t, "calls"), with, func(ctx context.Context, srv *server.Server) {
-		_, err := doctor.AttackServer(ctx, srv.Config(), srv.Client(), nil, runtime.IsolationNamespaces, rows, attack.Place{}, func(r attack.Result) {
+		_, err := doctor.AttackServer(ctx, srv.Config(), srv.Client(), nil, runtime.IsolationNamespaces, rows, attack.Target{}, func(r attack.Result) {
 			switch name := strings.TrimPrefix(r.Name, "call "); {
 			case !r.Judged && !r.Held:
 				t.Errorf("%q: %s", r.Name, r.Why)
@@ -456,7 +456,7 @@ func TestE2EAttacksByInterpretersAreDetected(t *testing.T) {
 	with := new(server.Programs)
 	with.Agent, with.Helper = sandboxtest.Without(t, "obedience")
 	attackedServer(t, attackedConfig(t, "checked"), with, func(ctx context.Context, srv *server.Server) {
-		_, err := doctor.AttackServer(ctx, srv.Config(), srv.Client(), nil, runtime.IsolationNamespaces, rows, attack.Place{}, func(r attack.Result) {
+		_, err := doctor.AttackServer(ctx, srv.Config(), srv.Client(), nil, runtime.IsolationNamespaces, rows, attack.Target{}, func(r attack.Result) {
 			if !regexp.MustCompile("^warm False\nUid:.1000.1000.1000.1000\n").MatchString(r.Seen) || !regexp.MustCompile("\nCapEff:.0{16}\n").MatchString(r.Seen) || strings.Contains(r.Seen, "became") {
 				t.Errorf("%q: %+v", r.Name, r)
 			}

@@ -52,7 +52,7 @@ func TestE2EWithoutRoot(t *testing.T) {
 		t.Errorf("without a control group it says %q, and %d", errout, code)
 	}
 
-	line = s.ordinary("serve", "--data", s.data, "--accept-missing-limits", "--doors", "poseidon")
+	line = s.ordinary("serve", "--data", s.data, "--accept-missing-limits", "--compat", "poseidon")
 	p := bed.Serve(t, s.data, line[0], line[1:]...)
 	const lost = "without root, runners have less isolation: limits of memory, processes, processor time"
 	var health struct {
@@ -80,7 +80,7 @@ func TestE2EWithoutRoot(t *testing.T) {
 		t.Errorf("a privileged one: %+v", got)
 	}
 
-	// CodeOcean's door protects files where it can. Here they are the program's; the API refuses the option.
+	// CodeOcean's API protects files where it can. Here they are the program's; the API refuses the option.
 	copied := `{"delete": ["./*"], "copy": [{"path": "a/b.sh", "content": "ZWNobyBydW4="}, {"path": "empty/"}]}`
 	request, err := http.NewRequestWithContext(t.Context(), "PATCH", p.Address+"/api/v1/runners/"+runner+"/files", strings.NewReader(copied))
 	if err != nil {
@@ -93,7 +93,7 @@ func TestE2EWithoutRoot(t *testing.T) {
 	}
 	response.Body.Close()
 	if got := p.Shell(t, runner, "./a/b.sh; echo changed >a/b.sh && cat a/b.sh; ls; echo kept >file"); response.StatusCode != http.StatusNoContent || got.Stream("STDOUT") != "run\nchanged\na\nempty\n" {
-		t.Errorf("the door copied files with %s: %+v", response.Status, got)
+		t.Errorf("the API copied files with %s: %+v", response.Status, got)
 	}
 	p.Refused(t, `mutation($id: ID!) { updateFiles(input: {runnerId: $id, delete: ["a"], protected: true}) { deleted } }`, object{"id": runner}, runtime.CodeInvalidInput, "protected")
 

@@ -20,19 +20,19 @@ func TestMain(m *testing.M) { bed.Main(m) }
 
 type object = map[string]any
 
-// A moodle is a client of the door, like CodeRunner.
+// A moodle is a client of the API, like CodeRunner.
 type moodle struct {
 	bed.Bed
 	key     string        // "": none
 	timeout time.Duration // of a request; 0: wait.Limit
 }
 
-// serve returns a client of a server with the door and these environments.
+// serve returns a client of a server with the API and these environments.
 func serve(t *testing.T, change func(*config.Config), environments ...object) moodle {
 	t.Helper()
 	data := bed.DataDir(t)
 	settings := bed.Settings(data, bed.CgroupsOf(data))
-	settings.Doors = []string{config.DoorJobe}
+	settings.Compat = []string{config.CompatJobe}
 	if change != nil {
 		change(&settings)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rockpool/rockpool/cli"
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/e2e/bed"
 	"github.com/rockpool/rockpool/test/wait"
@@ -92,7 +92,7 @@ func TestE2EDrain(t *testing.T) {
 	p.Full(t, "shell", 2)
 	p.Works(t, "drain", "--off")
 	for _, wrong := range [][]string{{"drain", "--off", "--wait"}, {"drain", "--timeout", "1s"}, {"drain", "--wait", "--timeout=-1s"}} {
-		if _, errs, code := p.Command(t, "", wrong...); code != cli.CodeOurs || errs == "" {
+		if _, errs, code := p.Command(t, "", wrong...); code != command.CodeOurs || errs == "" {
 			t.Errorf("%q: %d %s", wrong, code, errs)
 		}
 	}

@@ -8,9 +8,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/test/e2e/bed"
 
-	"github.com/rockpool/rockpool/cli"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -31,7 +31,7 @@ func TestE2EStopThatTakesTooLongEndsTheServer(t *testing.T) {
 	p := bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--stop-within", "0s")
 	runner := p.ClaimUnreleased(t, "shell")
 	p.End(t, syscall.SIGINT, false)
-	if code := p.Cmd.ProcessState.ExitCode(); code != cli.CodeOurs || !strings.Contains(p.Stderr.String(), "because of --stop-within") {
+	if code := p.Cmd.ProcessState.ExitCode(); code != command.CodeOurs || !strings.Contains(p.Stderr.String(), "because of --stop-within") {
 		t.Errorf("exit %d: %s", code, p.Stderr.String())
 	}
 	p = bed.ServeBinary(t, data)

@@ -10,11 +10,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/test/e2e/bed"
 
 	"go.uber.org/zap/zaptest"
 
-	"github.com/rockpool/rockpool/cli"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/runtime"
@@ -119,7 +119,7 @@ func TestE2ENomad(t *testing.T) {
 	if err := stranger.Do(t.Context(), `{ version }`, nil, nil); err == nil {
 		t.Error("served without a token")
 	}
-	for file, want := range map[string]int{settings.TokenFile: 0, settings.Nomad.TokenFile: cli.CodeOurs} {
+	for file, want := range map[string]int{settings.TokenFile: 0, settings.Nomad.TokenFile: command.CodeOurs} {
 		var out, errs bytes.Buffer
 		if code := bed.RunCLI([]string{"env", "list", "--server", b.Address, "--token-file", file}, nil, &out, &errs); code != want || strings.Contains(out.String(), "shell") != (want == 0) {
 			t.Errorf("%d: %s%s", code, out.String(), errs.String())

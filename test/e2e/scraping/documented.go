@@ -31,7 +31,7 @@ func (c Cluster) other() Cluster {
 
 var documentedMetric = regexp.MustCompile("^\\| `([a-z_]+)` \\| ([a-z]+) \\|(.*?)\\| .+ \\|$")
 
-// Documented returns the metrics in docs/reference/metrics.md that a cluster has without doors, by
+// Documented returns the metrics in docs/reference/metrics.md that a cluster has without compatible APIs, by
 // name: type and labels.
 func Documented(t testing.TB, of Cluster) map[string]string {
 	t.Helper()
@@ -41,7 +41,7 @@ func Documented(t testing.TB, of Cluster) map[string]string {
 	}
 	all := map[string]string{}
 	for section := range strings.SplitSeq(string(page), "\n## ") {
-		if strings.HasPrefix(section, "Only "+string(of.other())) || strings.HasPrefix(section, "Only with --doors") {
+		if strings.HasPrefix(section, "Only "+string(of.other())) || strings.HasPrefix(section, "Only with --compat") {
 			continue
 		}
 		for line := range strings.SplitSeq(section, "\n") {

@@ -19,7 +19,7 @@ type job struct {
 	source     string  // in C, compiled to "program"; "": nothing to compile
 	goal       float64 // runs per second; 0: none
 	warm       bool    // the runner has python loaded
-	jobe       bool    // sent to the door for Jobe's clients
+	jobe       bool    // sent to the API for Jobe's clients
 }
 
 // jobs are the programs, the cheapest first.
@@ -27,7 +27,7 @@ var jobs = []job{
 	{name: "true", what: "`true`", argv: []string{"/usr/bin/true"}, goal: 250},
 	{name: "python", what: "`python3 -c 'print(1)'`", argv: []string{"/usr/bin/python3", "-c", "print(1)"}, goal: 110},
 	{name: "python-warm", what: "`python3 -c 'print(1)'` from an interpreter that each runner has loaded", argv: []string{"/usr/bin/python3", "-c", "print(1)"}, goal: 200, warm: true},
-	{name: "jobe", what: "`print(1)` in Python, as CodeRunner sends it to a Jobe server (`--doors jobe`)", argv: []string{"/usr/bin/python3", "-c", "print(1)"}, goal: 100, jobe: true},
+	{name: "jobe", what: "`print(1)` in Python, as CodeRunner sends it to a Jobe server (`--compat jobe`)", argv: []string{"/usr/bin/python3", "-c", "print(1)"}, goal: 100, jobe: true},
 	{name: "c", what: "a compiled C program that prints a line, uploaded with each run", argv: []string{"./program"}, source: cSource},
 }
 

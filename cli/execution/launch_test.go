@@ -1,0 +1,126 @@
+package execution
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rockpool/rockpool/cli/command"
+	"github.com/rockpool/rockpool/client"
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/language"
+)
+
+// listed returns Rockpool's own languages as the API lists them on a server with these environments.
+func listed(environments ...string) (all []client.Language) {
+	for _, r := range language.Default().All() {
+		l := client.Language{Id: r.ID, Name: r.Name, Aliases: r.Aliases, Extensions: r.Extensions, FileName: r.FileName, Build: r.Build, Run: r.Run, Image: r.Image}
+		l.Limits = client.LanguageLimits{MemoryMiB: r.Limits.MemoryMiB, Processes: r.Limits.Processes, WorkspaceMiB: r.Limits.WorkspaceMiB, TimeLimit: r.Limits.Seconds}
+		for _, id := range r.Environments {
+			if l.EnvironmentIds = append(l.EnvironmentIds, string(id)); l.EnvironmentId == nil && slices.Contains(environments, string(id)) {
+				l.EnvironmentId = new(string(id))
+			}
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+func TestLaunch(t *testing.T) {
+	script := []byte("#!/usr/bin/perl\n")
+	for _, test := range []struct {
+		name, environment string
+		file              client.FileInput
+		want              Launch
+	}{
+		{"by ending", "10", client.FileInput{Path: "hello.py"}, Launch{"10", nil, []string{"python3", "hello.py", "a b"}, ""}},
+		{"ending before environment", "python", client.FileInput{Path: "x.sh"}, Launch{"python", nil, []string{"sh", "x.sh", "a b"}, ""}},
+		{"ending before #!", "10", client.FileInput{Path: "x.mjs", Base64: script}, Launch{"10", nil, []string{"node", "x.mjs", "a b"}, ""}},
+		{"environment with the same ending", "objectivec", client.FileInput{Path: "x.m"}, Launch{"objectivec", []string{"gcc", "-O2", "-o", "./x.m.out", "-x", "objective-c", "x.m", "-x", "none", "-lobjc"}, []string{"./x.m.out", "a b"}, ""}},
+		{"own language with the same ending", "java21", client.FileInput{Path: "X.java"}, Launch{"java21", nil, []string{"java", "--source", "21", "X.java", "a b"}, ""}},
+		{"ending alone, which is another's too", "", client.FileInput{Path: "x.m"}, Launch{"octave", nil, []string{"octave-cli", "--norc", "--silent", "x.m", "a b"}, ""}},
+		{"by #! line", "shell", client.FileInput{Path: "x", Base64: script}, Launch{"shell", nil, []string{"perl", "-M5;$|++", "x", "a b"}, ""}},
+		{"by #! line alone", "", client.FileInput{Path: "x", Base64: []byte("#!/usr/bin/env -S python3.12 -u\n")}, Launch{"python", nil, []string{"python3", "-u", "x", "a b"}, ""}},
+		{"by #! line with an option", "", client.FileInput{Path: "x", Base64: []byte("#! /bin/sh -e")}, Launch{"shell", nil, []string{"sh", "-e", "x", "a b"}, ""}},
+		{"by #! line of no language", "shell", client.FileInput{Path: "x", Base64: []byte("#!/opt/own\n")}, Launch{"shell", nil, []string{"./x", "a b"}, ""}},
+		{"by environment", "python", client.FileInput{Path: "x"}, Launch{"python", nil, []string{"python3", "x", "a b"}, ""}},
+		{"not an option", "shell", client.FileInput{Path: "-x.py"}, Launch{"shell", nil, []string{"python3", "./-x.py", "a b"}, ""}},
+		{"C", "10", client.FileInput{Path: "x;y.c"}, Launch{"10", []string{"cc", "-O2", "-o", "./x;y.c.out", "x;y.c", "-lm"}, []string{"./x;y.c.out", "a b"}, ""}},
+		{"Java", "10", client.FileInput{Path: "a/X.java", Base64: []byte("package a; public class Y { public static void main(String[] a) {} }")}, Launch{"10", []string{"javac", "-cp", ".", "-d", ".", "a/Y.java"}, []string{"java", "-cp", ".", "a.Y", "a b"}, "a/Y.java"}},
+		{"by ending alone", "", client.FileInput{Path: "x.py", Base64: script}, Launch{"python", nil, []string{"python3", "x.py", "a b"}, ""}},
+		{"the preferred environment", "", client.FileInput{Path: "x.bash"}, Launch{"shell", nil, []string{"bash", "x.bash", "a b"}, ""}},
+	} {
+		if test.want.Path == "" {
+			test.want.Path = test.file.Path
+		}
+		java21 := client.Language{Id: "java21", FileName: "Main.java", Run: []string{"java", "--source", "21", "{file}", "{args}"}, EnvironmentIds: []string{"java21"}}
+		got, err := LaunchOf(append(listed("python", "shell", "octave"), java21), test.environment, test.file, []string{"a b"})
+		if err != nil || !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: %+v %v", test.name, got, err)
+		}
+	}
+}
+
+func TestLaunchSaysWhatToDo(t *testing.T) {
+	for _, test := range []struct{ environment, file, says string }{
+		{"10", "x.zig", "it is unknown how to run x.zig in 10: give the command after --"},
+		{"", "x.zig", "x.zig has no known file extension: give an environment with --env"},
+		{"", "x", "give an environment with --env"},
+		{"", "x.c", "no environment serves c: create one with `rockpool env put c` if the server's machine has the language, else with `rockpool env put c --image gcc`. With tokens, only an OPERATOR can do that"},
+		{"", "x.go", "`rockpool env put go --image golang --memory 1024MiB --processes 256 --workspace 512MiB`"},
+	} {
+		if got, err := LaunchOf(listed(), test.environment, client.FileInput{Path: test.file}, nil); err == nil || !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s in %q: %+v %v", test.file, test.environment, got, err)
+		}
+	}
+	unknown := client.FileInput{Path: "x", Base64: []byte("#!/opt/own -v\nline 2")}
+	if _, err := LaunchOf(listed("python"), "", unknown, nil); err == nil || err.Error() != `x has no known file extension, and no language runs its first line "#!/opt/own -v": give an environment that has the interpreter with --env` {
+		t.Error(err)
+	}
+	languages := listed()
+	languages[0].EnvironmentIds = nil
+	if _, err := LaunchOf(languages, "", client.FileInput{Path: "x.py"}, nil); err == nil || err.Error() != "no environment serves python3: give one with --env" {
+		t.Error(err)
+	}
+	unserved := UnservedError{language.Recipe{ID: "ruby", Environments: []runtime.EnvironmentID{"ruby"}, Image: "ruby:slim"}}
+	if says := unserved.OnPrivate().Error(); !strings.Contains(says, "start a server with `rockpool serve`, and then `rockpool env put ruby --image ruby:slim`") {
+		t.Error(says)
+	}
+	unserved.recipe.Image = ""
+	if says := unserved.Error(); !strings.HasPrefix(says, "no environment serves ruby: if the server's machine has the language, create one with `rockpool env put ruby`. ") {
+		t.Error(says)
+	}
+	if says := unserved.OnPrivate().Error(); !strings.HasSuffix(says, "start a server with `rockpool serve`, and create an environment for it there") {
+		t.Error(says)
+	}
+}
+
+func TestReadUpload(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if err := os.MkdirAll("src", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, mode := range map[string]os.FileMode{"src/plain": 0o600, "src/tool": 0o700} {
+		if err := os.WriteFile(name, []byte("x\xff"), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct{ path, want, mode string }{
+		{"src/plain", "src/plain", ""}, {"./src/../src/tool", "src/tool", "0755"},
+		{filepath.Join(dir, "src/plain"), "plain", ""}, {"../" + filepath.Base(dir) + "/src/plain", "plain", ""},
+	} {
+		got, err := ReadUpload(test.path)
+		if err != nil || got.Path != test.want || command.Text(got.Mode) != test.mode || string(got.Base64) != "x\xff" {
+			t.Errorf("%s: %+v %v", test.path, got, err)
+		}
+	}
+	for _, path := range []string{"src", "missing", "/dev/null"} {
+		if _, err := ReadUpload(path); err == nil {
+			t.Errorf("%s was read", path)
+		}
+	}
+}
