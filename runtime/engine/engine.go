@@ -315,7 +315,7 @@ func (c leading) Remove(ctx context.Context, id runtime.RunnerID) error {
 	return c.Cluster.Remove(ctx, id)
 }
 
-// observe handles a runner's new state. The pool's owner goroutine calls it, so it must not block.
+// observe handles a runner's new state. The pool's loop calls it, so it must not block.
 func (e *Engine) observe(r runtime.Runner) {
 	e.runners.change(r)
 	if r.State.Before(runtime.RunnerStopping) {

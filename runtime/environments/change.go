@@ -32,7 +32,7 @@ func (r *Registry) put(ctx context.Context, p access.Principal, in request.Envir
 	for {
 		stored, exists := r.Get(in.ID)
 		owned := stored
-		// A deleted environment that still has claimed runners keeps its owner.
+		// A deleted environment that still has claimed runners keeps its loop.
 		if last := r.Pool(in.ID); !exists && last != nil && !last.Ended() {
 			owned = last.Environment()
 		}

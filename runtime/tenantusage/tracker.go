@@ -203,7 +203,7 @@ func (u *Tracker) answered(w *waiter) {
 	}
 }
 
-// RunnerGone releases a removed runner. The owner goroutine of a pool calls it, so it must not block.
+// RunnerGone releases a removed runner. The loop of a pool calls it, so it must not block.
 func (u *Tracker) RunnerGone(id runtime.RunnerID) {
 	u.mu.Lock()
 	of, held := u.runners[id]
