@@ -50,12 +50,12 @@ func (h *holdings) claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (r
 	tenant, began, later := claim.Claim.Tenant, time.Now(), laterCase(claim.Claim.Key)
 	claim.Weight = h.weight(tenant)
 	bytes := int64(0) // a ticket, which tracks the claim, keeps the memory
-	if claim.Waiting == nil {
-		claim.Waiting, bytes = pool.NewWaiting(), waitingBytes+bytesOfLabels(claim.Claim.Labels)
+	if claim.Queued == nil {
+		claim.Queued, bytes = pool.NewQueued(), waitingBytes+bytesOfLabels(claim.Claim.Labels)
 	}
 	w := &waiter{
 		claim: WaitingClaim{Tenant: tenant, EnvironmentID: p.Environment().ID, Since: began, ExpiresAt: began.Add(claim.WaitFor)},
-		place: func(ctx context.Context) pool.QueuePosition { return p.QueuePosition(ctx, claim.Waiting) },
+		place: func(ctx context.Context) pool.QueuePosition { return p.QueuePosition(ctx, claim.Queued) },
 		free:  later,
 		bytes: bytes,
 	}

@@ -33,15 +33,15 @@ func (e *Engine) ClaimLater(ctx context.Context, in ClaimInput, claimed func(tic
 	}
 	return e.tickets.Open(ctx, ticket.Order{
 		Tenant: claim.Claim.Tenant, EnvironmentID: id, WaitFor: claim.WaitFor, Key: key, Input: claim.Claim.Input, Bytes: bytesOfLabels(claim.Claim.Labels), Held: held, Claimed: claimed,
-		Claim: func(ctx context.Context, waiting *pool.Waiting) (runtime.RunnerID, bool, error) {
+		Claim: func(ctx context.Context, waiting *pool.Queued) (runtime.RunnerID, bool, error) {
 			claim := claim
-			claim.Waiting = waiting
+			claim.Queued = waiting
 			// Unlike another claim with a key, it ends with ctx, and so with the ticket.
 			spawn := func(f func(context.Context)) error { return e.Go(ctx, f) }
 			r, ours, err := e.claimBy(ctx, spawn, id, claim)
 			return r.ID, ours, err
 		},
-		Place: func(ctx context.Context, waiting *pool.Waiting) pool.QueuePosition {
+		Place: func(ctx context.Context, waiting *pool.Queued) pool.QueuePosition {
 			p := e.catalog.pool(id)
 			if p == nil {
 				return pool.QueuePosition{}

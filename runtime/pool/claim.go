@@ -61,14 +61,14 @@ func (o *loop) admit() {
 		}
 	}
 	w.admitted = true
-	if w.claim.Waiting != nil {
-		w.claim.Waiting.begin()
+	if w.claim.Queued != nil {
+		w.claim.Queued.begin()
 	}
 }
 
 func (w *waiter) endWait() {
-	if w.claim.Waiting != nil {
-		w.claim.Waiting.end()
+	if w.claim.Queued != nil {
+		w.claim.Queued.end()
 	}
 }
 
@@ -198,8 +198,8 @@ func (o *loop) requeue(w *waiter) {
 		return
 	case !w.admitted:
 		o.newest = w // admit decides whether it may wait
-	case w.claim.Waiting != nil:
-		w.claim.Waiting.queued.Store(true)
+	case w.claim.Queued != nil:
+		w.claim.Queued.queued.Store(true)
 	}
 	o.waiting.push(w)
 }

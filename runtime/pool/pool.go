@@ -159,7 +159,7 @@ type Claim struct {
 	WaitFor time.Duration // how long to wait if no runner is idle; 0 means not at all
 	Caller  string        // waiting claims of one tenant's callers take turns
 	Weight  int           // turns of Claim.Tenant per turn of a tenant with weight 1; 0: 1
-	Waiting *Waiting      // tracks it while it waits; nil means not tracked
+	Queued  *Queued       // tracks it while it waits; nil means not tracked
 
 	// OnQueue is called by the loop before the claim begins to wait, and not if a runner is idle. An
 	// error answers the claim. It must not block or call the pool. nil means not called.

@@ -6,34 +6,34 @@ import (
 	"time"
 )
 
-// A Place is a waiting claim's position in its pool's queue.
+// A QueuePosition is a waiting claim's position in its pool's queue.
 type QueuePosition struct {
 	Position      int           // 1: the next one; 0 means that it doesn't wait, or its position is unknown yet
 	EstimatedWait time.Duration // at the pace of recent waiting claims; 0 means there were none
 }
 
-// A Waiting tracks one claim in the queue. Its methods are safe for concurrent use.
-type Waiting struct {
+// A Queued tracks one claim in the queue. Its methods are safe for concurrent use.
+type Queued struct {
 	began    chan struct{} // closed by begin
 	queued   atomic.Bool
 	position atomic.Int64 // as last computed
 }
 
-// NewWaiting returns a tracker for one claim; set it as Claim.Waiting.
-func NewWaiting() *Waiting { return &Waiting{began: make(chan struct{})} }
+// NewQueued returns a tracker for one claim; set it as Claim.Queued.
+func NewQueued() *Queued { return &Queued{began: make(chan struct{})} }
 
 // Began returns a channel that is closed when the claim begins to wait. It is never closed for a claim
 // that is answered immediately.
-func (w *Waiting) Began() <-chan struct{} { return w.began }
+func (w *Queued) Began() <-chan struct{} { return w.began }
 
 // begin records that the claim waits. The loop calls it at most once.
-func (w *Waiting) begin() {
+func (w *Queued) begin() {
 	w.queued.Store(true)
 	close(w.began)
 }
 
 // end records that the claim no longer waits, even if it never did.
-func (w *Waiting) end() {
+func (w *Queued) end() {
 	w.queued.Store(false)
 	w.position.Store(0)
 }
@@ -55,7 +55,7 @@ const positionsFor = 20 * time.Microsecond
 
 // QueuePosition returns a claim's position. All positions are computed together, on demand, and are reused for
 // a moment, so the result may be slightly old. The position of a claim that arrived since is unknown.
-func (p *Pool) QueuePosition(ctx context.Context, w *Waiting) QueuePosition {
+func (p *Pool) QueuePosition(ctx context.Context, w *Queued) QueuePosition {
 	if w.queued.Load() && !p.positions.valid(time.Now()) {
 		_, _ = call(ctx, p, func(o *loop, reply func(struct{}, error)) { // on an error, the last positions stay
 			o.computePositions(time.Now())
@@ -73,8 +73,8 @@ func (o *loop) computePositions(now time.Time) {
 	position := int64(0)
 	for w := range o.waiting.order() {
 		position++
-		if w.claim.Waiting != nil {
-			w.claim.Waiting.position.Store(position)
+		if w.claim.Queued != nil {
+			w.claim.Queued.position.Store(position)
 		}
 	}
 	o.pool.positions.turn.Store(int64(o.pace.turn(now)))

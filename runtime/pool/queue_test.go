@@ -191,7 +191,7 @@ func many(waiting, tenants int) *queue {
 	var q queue
 	for i := range waiting {
 		caller := i % 1000
-		w := &waiter{claim: Claim{Caller: fmt.Sprint(caller), Weight: 1 + caller%5, Waiting: NewWaiting()}, deadline: time.Unix(int64(i), 0)}
+		w := &waiter{claim: Claim{Caller: fmt.Sprint(caller), Weight: 1 + caller%5, Queued: NewQueued()}, deadline: time.Unix(int64(i), 0)}
 		w.claim.Claim.Tenant = runtime.TenantID(fmt.Sprint(caller % tenants))
 		q.push(w)
 	}

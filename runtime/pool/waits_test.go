@@ -35,8 +35,8 @@ func TestClaimServedImmediatelyNeverWaits(t *testing.T) {
 		gate := b.hold()
 		defer close(gate)
 		var c counted
-		waiting := NewWaiting()
-		b.claim(t, Claim{OnQueue: c.hook, Waiting: waiting, WaitFor: time.Minute})
+		waiting := NewQueued()
+		b.claim(t, Claim{OnQueue: c.hook, Queued: waiting, WaitFor: time.Minute})
 		if _, err := b.Claim(t.Context(), Claim{OnQueue: c.hook}); runtime.CodeOf(err) != runtime.CodeNoRunnerAvailable {
 			t.Errorf("without waiting: %v", err)
 		}
@@ -81,11 +81,11 @@ func TestClaimsStopWaiting(t *testing.T) {
 				ctx, leave := context.WithCancel(t.Context())
 				defer leave()
 				var c counted
-				waiting := NewWaiting()
+				waiting := NewQueued()
 				answered := make(chan struct{})
 				go func() {
 					defer close(answered)
-					_, _ = b.Claim(ctx, Claim{OnQueue: c.hook, Waiting: waiting, WaitFor: time.Minute})
+					_, _ = b.Claim(ctx, Claim{OnQueue: c.hook, Queued: waiting, WaitFor: time.Minute})
 				}()
 				settle(time.Second)
 				<-waiting.Began()
@@ -110,8 +110,8 @@ func TestWaitsRefuses(t *testing.T) {
 	run(t, 0, func(t *testing.T, b *bed) {
 		gate := b.hold()
 		defer close(gate)
-		waiting := NewWaiting()
-		_, err := b.Claim(t.Context(), Claim{WaitFor: time.Minute, Waiting: waiting, OnQueue: func() error { return errQuota }})
+		waiting := NewQueued()
+		_, err := b.Claim(t.Context(), Claim{WaitFor: time.Minute, Queued: waiting, OnQueue: func() error { return errQuota }})
 		if !errors.Is(err, errQuota) || b.Status().Waiting != 0 || waiting.queued.Load() {
 			t.Errorf("%v; %d wait", err, b.Status().Waiting)
 		}
@@ -124,16 +124,16 @@ func TestPlaces(t *testing.T) {
 		gate := b.hold()
 		defer close(gate)
 		served := make(chan string, 10)
-		all := map[string]*Waiting{}
+		all := map[string]*Queued{}
 		for i, c := range []struct {
 			tenant runtime.TenantID
 			weight int
 			caller string
 		}{{"a", 1, "x"}, {"a", 1, "x"}, {"a", 1, "y"}, {"b", 2, "x"}, {"b", 2, "x"}, {"b", 2, "x"}} {
 			name := fmt.Sprint(c.tenant, i)
-			all[name] = NewWaiting()
+			all[name] = NewQueued()
 			go func() {
-				claim := Claim{Claim: runtime.Claim{Tenant: c.tenant}, Weight: c.weight, Caller: c.caller, WaitFor: time.Hour, Waiting: all[name]}
+				claim := Claim{Claim: runtime.Claim{Tenant: c.tenant}, Weight: c.weight, Caller: c.caller, WaitFor: time.Hour, Queued: all[name]}
 				if _, err := b.Claim(t.Context(), claim); err == nil {
 					served <- name
 				}
@@ -180,9 +180,9 @@ func TestPlacesAreShared(t *testing.T) {
 	run(t, 0, func(t *testing.T, b *bed) {
 		gate := b.hold()
 		defer close(gate)
-		claim := func() *Waiting {
-			w := NewWaiting()
-			go func() { _, _ = b.Claim(t.Context(), Claim{WaitFor: time.Minute, Waiting: w}) }()
+		claim := func() *Queued {
+			w := NewQueued()
+			go func() { _, _ = b.Claim(t.Context(), Claim{WaitFor: time.Minute, Queued: w}) }()
 			<-w.Began()
 			return w
 		}

@@ -79,17 +79,17 @@ type Order struct {
 	// that no runner became available in time. If ctx's cause is pool.ErrUnwanted, it must leave no
 	// runner claimed. ours reports that the runner belongs to this claim. Otherwise it belongs to
 	// another request with Key, and the ticket never releases it.
-	Claim func(context.Context, *pool.Waiting) (id runtime.RunnerID, ours bool, err error)
+	Claim func(context.Context, *pool.Queued) (id runtime.RunnerID, ours bool, err error)
 	// Claimed is called once the ticket has its runner. nil: not called.
 	Claimed func(Ticket)
 	// QueuePosition returns the claim's position.
-	Place func(context.Context, *pool.Waiting) pool.QueuePosition
+	Place func(context.Context, *pool.Queued) pool.QueuePosition
 }
 
 // An entry is a ticket of a Book. Book.mu guards its mutable fields.
 type entry struct {
 	order   Order
-	waiting *pool.Waiting
+	waiting *pool.Queued
 	decided chan struct{} // closed when it leaves WAITING
 	seen    chan struct{} // closed when a client has seen CLAIMED
 

@@ -71,8 +71,8 @@ func run(t *testing.T, options Options, test func(t *testing.T, b *bed)) {
 func (b *bed) order(tenant runtime.TenantID, waitFor time.Duration) Order {
 	return Order{
 		Tenant: tenant, EnvironmentID: "e", WaitFor: waitFor,
-		Claim: func(ctx context.Context, w *pool.Waiting) (runtime.RunnerID, bool, error) {
-			r, err := b.pool.Claim(ctx, pool.Claim{Claim: runtime.Claim{Tenant: tenant}, WaitFor: waitFor, Waiting: w})
+		Claim: func(ctx context.Context, w *pool.Queued) (runtime.RunnerID, bool, error) {
+			r, err := b.pool.Claim(ctx, pool.Claim{Claim: runtime.Claim{Tenant: tenant}, WaitFor: waitFor, Queued: w})
 			return r.ID, true, err
 		},
 		Place: b.pool.QueuePosition,
@@ -206,7 +206,7 @@ func TestUnpolledTicketIsCancelled(t *testing.T) {
 		"of another's runner": func(t *testing.T, b *bed) { // that another request with the key has
 			order := b.order("t", time.Hour)
 			claim := order.Claim
-			order.Claim = func(ctx context.Context, w *pool.Waiting) (runtime.RunnerID, bool, error) {
+			order.Claim = func(ctx context.Context, w *pool.Queued) (runtime.RunnerID, bool, error) {
 				id, _, err := claim(ctx, w)
 				return id, false, err
 			}
@@ -267,7 +267,7 @@ func TestClaimsThatFail(t *testing.T) {
 		}
 		fails := b.open(t, b.order("t", time.Hour))
 		other := b.order("t", time.Hour)
-		other.Claim = func(ctx context.Context, _ *pool.Waiting) (runtime.RunnerID, bool, error) {
+		other.Claim = func(ctx context.Context, _ *pool.Queued) (runtime.RunnerID, bool, error) {
 			<-ctx.Done()
 			return "", false, context.Cause(ctx)
 		}
@@ -294,7 +294,7 @@ func TestClaimsThatFail(t *testing.T) {
 func TestOpenWithACancelledContext(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, b *bed) {
 		order := b.order("t", time.Hour)
-		order.Claim = func(ctx context.Context, _ *pool.Waiting) (runtime.RunnerID, bool, error) {
+		order.Claim = func(ctx context.Context, _ *pool.Queued) (runtime.RunnerID, bool, error) {
 			<-ctx.Done()
 			return "", false, context.Cause(ctx)
 		}

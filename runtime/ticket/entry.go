@@ -38,7 +38,7 @@ func (b *Book) enter(order Order) (t *entry, isNew bool, err error) {
 		b.forget(b.ended[old])
 	}
 	t = &entry{
-		order: order, waiting: pool.NewWaiting(), decided: make(chan struct{}), seen: make(chan struct{}), lastPoll: now, kept: kept,
+		order: order, waiting: pool.NewQueued(), decided: make(chan struct{}), seen: make(chan struct{}), lastPoll: now, kept: kept,
 		ticket: Ticket{
 			ID: runtime.NewTicketID(), Tenant: order.Tenant, EnvironmentID: order.EnvironmentID, State: Waiting, CreatedAt: now, ExpiresAt: now.Add(order.WaitFor),
 		},

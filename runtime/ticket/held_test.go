@@ -31,7 +31,7 @@ func TestTicketsOfAHolder(t *testing.T) {
 		b.claimed(t, 1)
 		first = b.is(t, first.ID, Claimed)
 		resuming := b.held("t")
-		resuming.Claim = func(context.Context, *pool.Waiting) (runtime.RunnerID, bool, error) { return first.Runner, false, nil }
+		resuming.Claim = func(context.Context, *pool.Queued) (runtime.RunnerID, bool, error) { return first.Runner, false, nil }
 		if again := b.open(t, resuming); again.ID == first.ID || again.State != Claimed || !again.Resumed || again.Runner != first.Runner {
 			t.Errorf("%+v, then %+v", first, again)
 		}
@@ -44,7 +44,7 @@ func TestCancelledTicketsOfAHolderReleaseNothing(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, b *bed) {
 		order := b.held("t")
 		decide := make(chan struct{})
-		order.Claim = func(context.Context, *pool.Waiting) (runtime.RunnerID, bool, error) { <-decide; return "r", true, nil }
+		order.Claim = func(context.Context, *pool.Queued) (runtime.RunnerID, bool, error) { <-decide; return "r", true, nil }
 		got := b.open(t, order)
 		if got, err := b.Cancel(got.ID); err != nil || got.State != Cancelled {
 			t.Errorf("%+v, %v", got, err)
