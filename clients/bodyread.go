@@ -1,6 +1,3 @@
-// Package arriving reads the bodies of requests while they arrive. It limits how long a client may
-// send nothing, and how long a whole body may take. The rest of a refused body is read for a while,
-// so that the client gets the response and the connection ends.
 package clients
 
 import (

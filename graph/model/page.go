@@ -6,7 +6,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/tenantusage"
 )
 
-// Each connection is a page of a list, and each edge an entry of a page with its cursor.
+// The connections are pages of lists. An edge is an entry of a page with its cursor.
 type (
 	RunnerConnection       = Connection[runtime.Runner]
 	RunnerEdge             = Edge[runtime.Runner]

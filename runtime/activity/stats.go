@@ -154,7 +154,9 @@ func (c *Counts) Claimed(id runtime.EnvironmentID, began time.Time, err error) {
 func (c *Counts) Finished(outcome runtime.Outcome) { c.finished[outcome].Add(1) }
 
 // OpenPool begins the counters of an environment's claims, and ClosePool removes them.
-func (c *Counts) OpenPool(id runtime.EnvironmentID)  { c.claims.LoadOrStore(id, newClaimCounts()) }
+func (c *Counts) OpenPool(id runtime.EnvironmentID) { c.claims.LoadOrStore(id, newClaimCounts()) }
+
+// ClosePool forgets the claims of a deleted pool.
 func (c *Counts) ClosePool(id runtime.EnvironmentID) { c.claims.Delete(id) }
 
 // Subscription counts a subscription until left is called.

@@ -20,8 +20,6 @@ const maxBatches = 512
 
 // batchTable has the batches that haven't ended.
 type batchTable struct {
-	host batch.Host
-
 	mu     sync.Mutex // guards the fields below
 	byID   map[runtime.BatchID]coordinated
 	shares quota.Bound

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Place is a waiting claim's position in its pool's queue.
+// A QueuePosition is a waiting claim's position in its pool's queue.
 type QueuePosition struct {
 	Position      int           // 1: the next one; 0 means that it doesn't wait, or its position is unknown yet
 	EstimatedWait time.Duration // at the pace of recent waiting claims; 0 means there were none
