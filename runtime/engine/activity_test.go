@@ -51,8 +51,8 @@ func TestActivity(t *testing.T) {
 		if tenant == "" {
 			ctx = asServer(t)
 		}
-		wait.For(t, "the program runs", func() bool { return b.activity(t, ctx).ExecutionsPending == 0 })
-		if got := b.activity(t, ctx); got != want {
+		wait.For(t, "the program runs", func() bool { return b.activity(ctx, t).ExecutionsPending == 0 })
+		if got := b.activity(ctx, t); got != want {
 			t.Errorf("of %q: %+v, want %+v", tenant, got, want)
 		}
 	}
@@ -61,13 +61,13 @@ func TestActivity(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.await(t, x.ID)
-	if got, want := b.activity(t, asServer(t)), (runtime.Activity{FailuresPerMinute: 3}); got != want {
+	if got, want := b.activity(asServer(t), t), (runtime.Activity{FailuresPerMinute: 3}); got != want {
 		t.Errorf("in the end: %+v, want %+v", got, want)
 	}
 }
 
 // activity returns what a caller sees.
-func (b *bed) activity(t *testing.T, ctx context.Context) runtime.Activity {
+func (b *bed) activity(ctx context.Context, t *testing.T) runtime.Activity {
 	t.Helper()
 	a, err := b.Server.Activity(ctx)
 	if err != nil {
@@ -77,7 +77,7 @@ func (b *bed) activity(t *testing.T, ctx context.Context) runtime.Activity {
 }
 
 // alertHistory returns the past alerts that a caller sees.
-func (b *bed) alertHistory(t *testing.T, ctx context.Context) []runtime.PoolAlert {
+func (b *bed) alertHistory(ctx context.Context, t *testing.T) []runtime.PoolAlert {
 	t.Helper()
 	all, err := b.Environments.AlertHistory(ctx)
 	if err != nil {
@@ -128,7 +128,7 @@ func TestAlertHistory(t *testing.T) {
 	b.environment(t, "low", 1)
 	history := func() string {
 		var all []string
-		for _, alert := range b.alertHistory(t, asServer(t)) {
+		for _, alert := range b.alertHistory(asServer(t), t) {
 			all = append(all, string(alert.EnvironmentID)+" "+string(alert.State)+" "+alert.Reason)
 		}
 		return strings.Join(all, "; ")
@@ -144,7 +144,7 @@ func TestAlertHistory(t *testing.T) {
 	if c := b.component(t, "pool low"); c.Status != activity.HealthOK || !strings.Contains(c.Message, "being drained") {
 		t.Errorf("%+v", c)
 	}
-	if !b.activity(t, asServer(t)).Draining || len(b.standingAlerts(t)) != 0 {
+	if !b.activity(asServer(t), t).Draining || len(b.standingAlerts(t)) != 0 {
 		t.Error("it isn't drained, or alerts stand")
 	}
 	if _, err := b.Environments.Delete(asServer(t), "low", false); err != nil {
@@ -153,7 +153,7 @@ func TestAlertHistory(t *testing.T) {
 	if got := history(); got != resolved {
 		t.Errorf("after its deletion: %s", got)
 	}
-	if hidden := b.alertHistory(t, as(t, "somebody else")); len(hidden) != 0 {
+	if hidden := b.alertHistory(as(t, "somebody else"), t); len(hidden) != 0 {
 		t.Errorf("for somebody else: %+v", hidden)
 	}
 }

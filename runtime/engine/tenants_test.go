@@ -66,8 +66,8 @@ func TestNameOfADeletedTenantIsFreeOnceItsObjectsAreGone(t *testing.T) {
 		if err := b.FreeTenant(asServer(t), physics); err != nil {
 			t.Error("once nothing is left:", err)
 		}
-		alerts := b.alertHistory(t, as(t, physics))
-		if a := b.activity(t, as(t, physics)); len(alerts) > 0 || a.FailuresPerMinute > 0 {
+		alerts := b.alertHistory(as(t, physics), t)
+		if a := b.activity(as(t, physics), t); len(alerts) > 0 || a.FailuresPerMinute > 0 {
 			t.Errorf("the new tenant sees the old one's alerts %+v, and %d failures", alerts, a.FailuresPerMinute)
 		}
 	}
