@@ -40,7 +40,9 @@ func (s *attempt) run(ctx context.Context) (err error) {
 	// Earlier attacks used the same runner: their files must not influence this one.
 	if s.Sparing {
 		empty := shell("find /workspace -mindepth 1 -maxdepth 1 ! -name .prober -exec rm -rf {} +")
-		for _, step := range []Step{empty, empty.asRoot()} { // root steps leave files of root; some clusters have no root
+		asRoot := empty
+		asRoot.root = true // root steps leave files of root; some clusters have no root
+		for _, step := range []Step{empty, asRoot} {
 			if _, err := s.execute(ctx, s.runner, step); err != nil {
 				return err
 			}
@@ -160,7 +162,7 @@ func (s *attempt) next(ctx context.Context) (string, error) {
 func (s *attempt) image(ctx context.Context, step Step) (string, error) {
 	name := s.environment + "-image"
 	path := filepath.Join(s.Images, name)
-	if err := os.WriteFile(path, step.archive(s.Bait.Path), 0o600); err != nil {
+	if err := os.WriteFile(path, archive(step.layer, s.Bait.Path), 0o600); err != nil {
 		return "", err
 	}
 	defer func() { _ = os.Remove(path) }()

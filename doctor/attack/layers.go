@@ -8,49 +8,25 @@ import (
 	"fmt"
 	"path"
 	goruntime "runtime"
+	"strings"
 )
 
-// layers returns the attacks of image layers.
-func layers() []Attack {
-	var all []Attack
-	for _, row := range []struct {
-		name, tries string
-		entries     func(dir string) []tar.Header
-	}{
-		{"a layer with ..", "to make an image layer write outside of its directory with ..", func(dir string) []tar.Header {
-			return []tar.Header{{Name: "../../../../../../../../.." + dir + "/attack", Mode: 0o644, Typeflag: tar.TypeReg}, {Name: dir[1:] + "/../../../../../../../../.." + dir + "/attack", Mode: 0o644, Typeflag: tar.TypeReg}}
-		}},
-		{"a layer with a link", "to make an image layer write through its own link", func(dir string) []tar.Header {
-			return []tar.Header{{Name: "out", Linkname: dir, Typeflag: tar.TypeSymlink}, {Name: "out/attack", Mode: 0o644, Typeflag: tar.TypeReg}}
-		}},
-		{"a layer with a relative link", "to make an image layer write through a link with ..", func(dir string) []tar.Header {
-			return []tar.Header{{Name: "out", Linkname: "../../../../../../../../../.." + dir, Typeflag: tar.TypeSymlink}, {Name: "out/attack", Mode: 0o644, Typeflag: tar.TypeReg}}
-		}},
-		{"a layer that deletes", "to make an image layer delete a file of the machine", func(dir string) []tar.Header {
-			return []tar.Header{{Name: "out", Linkname: dir, Typeflag: tar.TypeSymlink}, {Name: "out/.wh.secret", Mode: 0o644, Typeflag: tar.TypeReg}, {Name: "../../../../../../../.." + dir + "/.wh.secret", Mode: 0o644, Typeflag: tar.TypeReg}}
-		}},
-	} {
-		all = append(all, Attack{
-			Name: row.name, Class: Escapes, Defence: Layers, Tries: row.tries,
-			Steps: []Step{{kind: images, archive: func(secret string) []byte { return archive(row.entries(path.Dir(secret))...) }}},
-			Held:  "^=> (a runner|refused \\w+ ?.*)\n",
-		})
-	}
-	return append(all, Attack{
-		Name: "a layer with a hard link", Class: Escapes, Defence: Layers, Tries: "to hard-link a file of the machine into an image",
-		Steps: []Step{{kind: images, archive: func(secret string) []byte {
-			return archive(tar.Header{Name: "hard", Linkname: secret, Typeflag: tar.TypeLink}, tar.Header{Name: "hard2", Linkname: "../../../../../../../.." + secret, Typeflag: tar.TypeLink})
-		}}, read("/hard"), read("/hard2")},
-		Held: "^=> (a runner|refused \\w+ .*)\n(=> (no file|FILE of 0 bytes|refused \\w+ .*)\n){2}",
-	})
-}
-
-// archive returns an image with one layer, in the format of docker save.
-func archive(entries ...tar.Header) []byte {
+// archive returns an image with one layer, in the format of docker save. The layer's entries name the
+// directory of the secret.
+func archive(entries []entry, secret string) []byte {
+	dir := path.Dir(secret)
+	fill := strings.NewReplacer("{dir}", dir, "{below}", dir[1:]).Replace
 	var layer bytes.Buffer
 	w := tar.NewWriter(&layer) // a buffer never fails
 	for _, e := range entries {
-		_ = w.WriteHeader(&e)
+		header := tar.Header{Name: fill(e.Name), Linkname: fill(e.Link + e.Hard), Mode: 0o644, Typeflag: tar.TypeReg}
+		switch {
+		case e.Link != "":
+			header.Typeflag, header.Mode = tar.TypeSymlink, 0
+		case e.Hard != "":
+			header.Typeflag, header.Mode = tar.TypeLink, 0
+		}
+		_ = w.WriteHeader(&header)
 	}
 	_ = w.Close()
 	config, _ := json.Marshal(map[string]any{"os": "linux", "architecture": goruntime.GOARCH, "rootfs": map[string]any{

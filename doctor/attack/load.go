@@ -3,7 +3,6 @@ package attack
 import (
 	"cmp"
 	"embed"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -12,13 +11,11 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/doctor/attack/world"
 )
 
 // corpus has a file for each topic. In its texts, {name} stands for a word of the file, for a value in
-// a row of each, or for an address of the simulated network. Names of the Bait stay until the attack
-// runs.
+// a row of each, or for a word of everywhere. Names of the Bait stay until the attack runs.
 //
 //go:embed corpus
 var corpus embed.FS
@@ -50,7 +47,7 @@ func load(name string) (all []Attack) {
 		}
 		row.Attack.Class = cmp.Or(row.Attack.Class, t.Class)
 		for _, values := range row.Each {
-			all = append(all, row.Attack.replaced(t.Words).replaced(values).replaced(addresses).resolved())
+			all = append(all, row.Attack.replaced(t.Words).replaced(values).replaced(everywhere).resolved())
 		}
 	}
 	return all
@@ -63,7 +60,7 @@ func (a Attack) replaced(words map[string]string) Attack {
 		pairs = append(pairs, "{"+name+"}", word)
 	}
 	replace := strings.NewReplacer(pairs...).Replace
-	a.Name, a.Tries, a.Held, a.Never, a.GVisor, a.Defence = replace(a.Name), replace(a.Tries), replace(a.Held), replace(a.Never), replace(a.GVisor), Defence(replace(string(a.Defence)))
+	a.Name, a.Tries, a.Held, a.Never, a.GVisor, a.Defence = replace(a.Name), replace(a.Tries), replace(a.Held), replace(a.Never), replace(a.GVisor), replace(a.Defence)
 	a.Steps = slices.Clone(a.Steps)
 	for i := range a.Steps {
 		s := &a.Steps[i]
@@ -71,6 +68,10 @@ func (a Attack) replaced(words map[string]string) Attack {
 		s.command = slices.Clone(s.command)
 		for j, arg := range s.command {
 			s.command[j] = replace(arg)
+		}
+		s.layer = slices.Clone(s.layer)
+		for j, e := range s.layer {
+			s.layer[j] = entry{replace(e.Name), replace(e.Link), replace(e.Hard)}
 		}
 	}
 	return a
@@ -112,8 +113,9 @@ func asked(destinations []string) (all []string) {
 // gateway is the machine's address for runners with network access.
 const gateway = "10.213.0.1"
 
-// addresses has words for addresses and lists of addresses.
-var addresses = map[string]string{
+// everywhere has words for every topic: addresses, lists of addresses, and texts that are too long for a
+// file, or invalid there.
+var everywhere = map[string]string{
 	"public4": world.Public4, "public6": world.Public6, "other": world.Other4, "resolver": world.Resolver,
 	"lan4": world.LAN4, "lan6": world.LAN6, "metadata": world.Metadata, "gateway": gateway,
 	"machine4": world.Machine4, "machine6": world.Machine6, "machineLAN4": world.MachineLAN4,
@@ -122,60 +124,8 @@ var addresses = map[string]string{
 	"clouds":   strings.Join(world.Clouds, ","),
 	"carriers": strings.Join(world.Carriers, ","),
 	"mapped":   fmt.Sprint(MappedFirst, " ", MappedLast), // the range of ports
-}
 
-// UnmarshalYAML reads a step: one action, and how it is done.
-func (s *Step) UnmarshalYAML(unmarshal func(any) error) error {
-	var in struct {
-		Shell, Probe, Call, Ask, Python, Cold, Upload, Read, List, Find, Heard string
-
-		Command                       []string
-		Next                          bool
-		Text                          string // of an upload
-		Zeros                         int    // MiB of zeros to upload, instead of text
-		Root, Other, Behind, Terminal bool
-		Within, Times                 int
-		Limits                        *client.LimitsInput
-	}
-	if err := unmarshal(&in); err != nil {
-		return err
-	}
-	switch {
-	case in.Shell != "":
-		*s = shell(in.Shell)
-	case in.Probe != "":
-		*s = Step{prober: in.Probe, seconds: defaultSeconds}
-	case in.Call != "":
-		*s = Step{prober: "call " + in.Call, seconds: defaultSeconds}
-	case in.Ask != "": // each address may stay silent for 10 seconds
-		*s = Step{prober: "ask " + in.Ask, seconds: 30}
-	case in.Python != "":
-		*s = python(in.Python)
-	case in.Cold != "":
-		*s = command("python3", "-B", "-c", in.Cold)
-	case in.Command != nil:
-		*s = command(in.Command...)
-	case in.Upload != "":
-		*s = upload(in.Upload, in.Text+string(make([]byte, in.Zeros<<20)))
-	case in.Read != "":
-		*s = read(in.Read)
-	case in.List != "":
-		*s = Step{kind: lists, path: in.List}
-	case in.Find != "":
-		*s = Step{kind: finds, path: "/workspace", text: in.Find}
-	case in.Heard != "":
-		*s = Step{kind: hears, text: in.Heard}
-	case in.Next:
-		*s = Step{kind: nexts}
-	default:
-		return errors.New("a step needs an action")
-	}
-	s.root, s.other, s.terminal, s.repeat, s.limits = in.Root, in.Other, in.Terminal, in.Times, in.Limits
-	if in.Within > 0 {
-		s.seconds = in.Within
-	}
-	if in.Behind {
-		s.kind = starts
-	}
-	return nil
+	"megabyte": strings.Repeat("x", 1<<20), "arguments": strings.Repeat(`, "x"`, 100_000), "long": strings.Repeat("x/", 4000),
+	"invalid": "\xff\xfe", "garbage": strings.Repeat("\x00\xff\x7fGARBAGE", 4000),
+	"braces": strings.Repeat("{", 1<<20), "brackets": strings.Repeat("[", 1<<20-2),
 }

@@ -65,16 +65,16 @@ type Target struct {
 
 // A Result is the result of an attack.
 type Result struct {
-	Name    string  `json:"name"`
-	Class   Class   `json:"class"`
-	Tries   string  `json:"tries"`
-	Defence Defence `json:"defence"`
-	Held    bool    `json:"held"`
-	Skipped string  `json:"skipped,omitempty"` // why it was skipped
-	Why     string  `json:"why,omitempty"`     // why it counts as not stopped
-	Seen    string  `json:"seen,omitempty"`    // its output, if it wasn't stopped
-	Judged  bool    `json:"judged"`            // it ran to its end
-	Millis  int64   `json:"ms"`
+	Name    string `json:"name"`
+	Class   Class  `json:"class"`
+	Tries   string `json:"tries"`
+	Defence string `json:"defence"`
+	Held    bool   `json:"held"`
+	Skipped string `json:"skipped,omitempty"` // why it was skipped
+	Why     string `json:"why,omitempty"`     // why it counts as not stopped
+	Seen    string `json:"seen,omitempty"`    // its output, if it wasn't stopped
+	Judged  bool   `json:"judged"`            // it ran to its end
+	Millis  int64  `json:"ms"`
 }
 
 // A Report has the results of all attacks.

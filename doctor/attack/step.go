@@ -1,6 +1,12 @@
 package attack
 
-import "github.com/rockpool/rockpool/client"
+import (
+	"cmp"
+	"errors"
+	"strconv"
+
+	"github.com/rockpool/rockpool/client"
+)
 
 // A kind is the action of a step.
 type kind int
@@ -13,9 +19,9 @@ const (
 	lists               // a directory of a runner, recursively
 	finds               // a text in the files of a runner's directory, recursively
 	nexts               // releases the runner and claims another one
-	posts               // a body to the API, unchanged
+	posts               // a body to the API, unchanged, even if it isn't valid JSON
 	images              // an environment from an image, and a runner of it
-	garbage             // bytes to the agent's socket
+	garbage             // bytes to the agent's socket, without the server
 	hears               // whether a datagram arrived anywhere
 )
 
@@ -27,7 +33,7 @@ type Step struct {
 	script   string
 	path     string
 	text     string
-	archive  func(secret string) []byte // returns an image
+	layer    []entry // of an image
 	root     bool
 	other    bool // in another runner that exists at the same time
 	terminal bool
@@ -35,6 +41,9 @@ type Step struct {
 	seconds  int // time limit
 	repeat   int
 }
+
+// An entry of a layer is a symbolic link to Link, a hard link to Hard, or an empty file.
+type entry struct{ Name, Link, Hard string }
 
 // proberPath is the prober's path in each runner.
 const proberPath = "/workspace/.prober"
@@ -45,31 +54,65 @@ const defaultSeconds = 20
 // shell returns a step that runs a shell script in the runner.
 func shell(script string) Step { return Step{kind: runs, script: script, seconds: defaultSeconds} }
 
-// command returns a step that runs a program without a shell.
-func command(argv ...string) Step { return Step{kind: runs, command: argv, seconds: defaultSeconds} }
+// isWarm begins a program in the loaded interpreter. It prints whether it is one.
+const isWarm = "import sys\nprint('warm', 'decimal' in sys.modules)\n"
 
-// python returns a step that runs a program in the loaded interpreter, and prints whether that worked.
-func python(program string) Step {
-	return command("python3", "-c", "import sys\nprint('warm', 'decimal' in sys.modules)\n"+program)
-}
+// UnmarshalYAML reads a step: one action, and how it is done.
+func (s *Step) UnmarshalYAML(unmarshal func(any) error) (err error) {
+	var in struct {
+		Shell, Probe, Call, Ask, Python, Cold, Upload, Read, List, Find, Heard, Post string
 
-// upload returns a step that uploads a file through the API.
-func upload(path, text string) Step { return Step{kind: uploads, path: path, text: text} }
-
-// read returns a step that downloads a file through the API.
-func read(path string) Step { return Step{kind: reads, path: path} }
-
-// list returns a step that lists a directory through the API.
-func list(path string) Step { return Step{kind: lists, path: path} }
-
-// post returns a step that sends a body to the API, even if it isn't valid JSON.
-func post(body string) Step { return Step{kind: posts, text: body} }
-
-// garble returns a step that sends bytes to the agent's socket, without the server.
-func garble(text string) Step { return Step{kind: garbage, text: text} }
-
-// asRoot makes a command run as root of the runner.
-func (s Step) asRoot() Step {
-	s.root = true
-	return s
+		Command                       []string
+		Image                         []entry
+		Garble                        string // with Go's escapes
+		Next                          bool
+		Text                          string // of an upload
+		Zeros                         int    // MiB of zeros to upload, instead of text
+		Root, Other, Behind, Terminal bool
+		Within, Times                 int
+		Limits                        *client.LimitsInput
+	}
+	if err := unmarshal(&in); err != nil {
+		return err
+	}
+	*s = Step{
+		command: in.Command, script: in.Shell, prober: in.Probe, layer: in.Image, root: in.Root, other: in.Other,
+		terminal: in.Terminal, limits: in.Limits, seconds: cmp.Or(in.Within, defaultSeconds), repeat: in.Times,
+	}
+	switch {
+	case in.Shell != "", in.Probe != "", in.Command != nil:
+	case in.Call != "":
+		s.prober = "call " + in.Call
+	case in.Ask != "": // each address may stay silent for 10 seconds
+		s.prober, s.seconds = "ask "+in.Ask, cmp.Or(in.Within, 30)
+	case in.Python != "":
+		s.command = []string{"python3", "-c", isWarm + in.Python}
+	case in.Cold != "":
+		s.command = []string{"python3", "-B", "-c", in.Cold}
+	case in.Upload != "":
+		s.kind, s.path, s.text = uploads, in.Upload, in.Text+string(make([]byte, in.Zeros<<20))
+	case in.Read != "":
+		s.kind, s.path = reads, in.Read
+	case in.List != "":
+		s.kind, s.path = lists, in.List
+	case in.Find != "":
+		s.kind, s.path, s.text = finds, "/workspace", in.Find
+	case in.Heard != "":
+		s.kind, s.text = hears, in.Heard
+	case in.Post != "":
+		s.kind, s.text = posts, in.Post
+	case in.Garble != "":
+		s.kind = garbage
+		s.text, err = strconv.Unquote(`"` + in.Garble + `"`)
+	case in.Image != nil:
+		s.kind = images
+	case in.Next:
+		s.kind = nexts
+	default:
+		return errors.New("a step needs an action")
+	}
+	if in.Behind {
+		s.kind = starts
+	}
+	return err
 }

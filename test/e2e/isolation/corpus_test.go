@@ -207,7 +207,7 @@ func TestE2EAccountsAreBounded(t *testing.T) {
 
 // A removedDefence is a defence that a test removes, and an attack that then succeeds.
 type removedDefence struct {
-	defence   attack.Defence
+	defence   string
 	without   string // the name in sandboxtest.Without; "": it is a limit
 	row       string
 	seen      string // a regular expression for the evidence, in why it didn't hold or in what was seen
@@ -220,64 +220,64 @@ type removedDefence struct {
 func removedDefences() []removedDefence {
 	type limits = map[string]any
 	return []removedDefence{
-		{defence: attack.Filter, without: "filter", row: "call keyctl", seen: `^keyctl done$`},
-		{defence: attack.Filter, without: "filter", row: "call clone-user", seen: `^clone-user done$`},
-		{defence: attack.Filter, without: "filter", row: "calls of 32-bit programs", seen: `^int80 done$`},
-		{defence: attack.Capabilities, without: "bounding", row: "capabilities of a program", seen: `^CapBnd:.0*[1-9a-f]`},
-		{defence: attack.NoPrivileges, without: "privileges", row: "a set-user-id program", seen: `^0$`},
-		{defence: attack.OtherUser, without: "user", row: "killing the agent", seen: `^kill-agent done$`},
-		{defence: attack.HiddenAgent, without: "hidden", row: "the agent's files as root", seen: `^got (environ|mem|maps)$`},
-		{defence: attack.Descriptors, without: "descriptors", row: "inherited descriptors", seen: `^inherited [1-9]`},
-		{defence: attack.Marked, without: "mark", row: "leaving the session", seen: `^left [1-9]`},
-		{defence: attack.OwnUsers, without: "users", row: "uids of another runner", seen: `the same was seen twice`},
-		{defence: attack.OwnNetwork, without: "network", row: "the machine's abstract sockets", seen: `^abstract done$`},
-		{defence: attack.OwnIPC, without: "ipc", row: "shared memory of another runner", seen: `^segment done\n=> EXITED 0\nsegment done$`},
-		{defence: attack.OwnName, without: "name", row: "the machine's name", seen: `^it succeeded$`},
-		{defence: attack.OwnGroups, without: "groups", row: "control groups", seen: `^sees `},
-		{defence: attack.OwnClock, without: "clock", row: "the machine's uptime", seen: `^the machine is old`},
-		{defence: attack.OwnFiles, without: "files", row: "a path with ..", seen: `^a secret of the machine was seen$`},
-		{defence: attack.Masked, without: "masked", row: "the kernel's secrets in /proc", seen: `^got `},
-		{defence: attack.Mounts, without: "mounts", row: "unsafe mounts", seen: `^power `},
-		{defence: attack.UserLimits, without: "accounts", row: "queued signals", seen: `^queued 5000 done$`},
-		{defence: attack.Filter, without: "filter", row: "call filter-packets", seen: `^filter-packets done$`},
-		{defence: attack.Filter, without: "filter", row: "call io_setup", seen: `^io_setup done$`},
-		{defence: attack.Filter, without: "filter", row: "core dumps", seen: `^cores done 0 0$`},
-		{defence: attack.Filter, without: "filter", row: "the page cache", seen: `^forgotten`},
-		{defence: attack.OpenFiles, without: "openfiles", row: "open files of many processes", seen: `^opened (1[7-9]|[2-9]\d)\d{3} `},
-		{defence: attack.Terminals, without: "terminals", row: "terminals", seen: `^took 64 done$`},
-		{defence: attack.Watchers, without: "inotify", row: "watchers of files", seen: `^took 64 done$`},
-		{defence: attack.Netlink, without: "netlink", row: "netlink sockets", seen: `^took 64 done$`},
-		{defence: attack.Uncounted, without: "uncounted", row: "memory of locks", seen: `^made 400000 held\n=> TIME_LIMIT`},
-		{defence: attack.Uncounted, without: "uncounted", row: "memory of connections", seen: `^made 12000 held\n=> TIME_LIMIT`},
-		{defence: attack.Uncounted, without: "uncounted", row: "memory of small segments", seen: `^holds [3-9]\d MiB\n=> TIME_LIMIT`},
-		{defence: attack.Buffers, without: "buffers", row: "buffers of tcp", seen: `^holds 9\d MiB\n=> TIME_LIMIT`, limits: limits{"memoryMiB": 400}},
-		{defence: attack.Buffers, without: "buffers", row: "buffers of udp", seen: `^holds 9\d MiB\n=> TIME_LIMIT`, limits: limits{"memoryMiB": 400}},
-		{defence: attack.Ended, without: "segments", row: "semaphores of the previous execution", seen: `^semaphore done\n=> EXITED 0\nsemaphore done$`},
-		{defence: attack.ZygoteUser, without: "zygote", row: "the loaded interpreter", seen: `^signalled 9$`},
-		{defence: attack.Checked, without: "checked", row: "privileges of a warm program", seen: `^CapEff:.0*[1-9a-f]`},
-		{defence: attack.Descriptors, without: "descriptors", row: "descriptors of the loaded interpreter", seen: `^inherited \['`},
-		{defence: attack.Fallback, without: "fallback", row: "a killed interpreter", seen: `^=> it doesn't end$`},
-		{defence: attack.Forked, without: "forked", row: "random numbers of the previous execution", seen: `the same was seen twice`},
-		{defence: attack.DiskReads, without: "disks", row: "a flood of reads", seen: `beyond its share`},
-		{defence: attack.MemoryLimit, row: "much memory", seen: `^took 192 MiB`, limits: limits{"memoryMiB": 300}},
-		{defence: attack.ProcessLimit, row: "many processes", seen: `^made 200 processes`, limits: limits{"processes": 400}},
-		{defence: attack.CPULimit, row: "CPU time", seen: `beyond its share`, limits: limits{"cpuMHz": 20_000}},
-		{defence: attack.Room, row: "a full workspace", seen: `^wrote 48 MiB done$`, limits: limits{"workspaceMiB": 64, "memoryMiB": 256}},
-		{defence: attack.OutputLimit, row: "a flood of output", seen: "^=> EXITED 0\nlives$", limits: limits{"outputLimit": 64 << 20}},
-		{defence: attack.TimeLimit, row: "an endless program", seen: `^=> it doesn't end$`, unlimited: true},
-		{defence: attack.FileLimits, row: "a large file", seen: `^wrote 4 MiB done$`, unlimited: true},
-		{defence: attack.Denied, without: "denied", row: "private networks, online", seen: `^tcp 192.168.77.2:7777 answered$`},
-		{defence: attack.Machine, without: "machine", row: "the machine's addresses", seen: `^tcp 20.0.0.1:7777 answered$`},
-		{defence: attack.Machine, without: "machine", row: "another runner's exposed port", seen: `^open [1-9]`},
-		{defence: attack.Runners, without: "runners", row: "another runner, online", seen: `^tcp 10.213.\d+.\d+:7777 answered$`},
-		{defence: attack.OwnAddress, without: "source", row: "spoofed addresses", seen: `^=> it came$`},
-		{defence: attack.Protocols, without: "protocols", row: "another protocol", seen: `^=> it came$`},
-		{defence: attack.Answers, without: "answers", row: "connections from an exposed port", seen: `^tcp \S+ answered$`},
-		{defence: attack.NoNeighbours, without: "neighbours", row: "the neighbour table", seen: `^knows \d\d+ done`},
-		{defence: attack.Connections, without: "connections", row: "many connections", seen: `^followed all`},
-		{defence: attack.Bandwidth, row: "a flood of packets", seen: `^(drain|flood) fast`, networks: limits{"bandwidthMbit": 100}},
-		{defence: attack.Narrowed, row: "addresses that aren't allowed", seen: `^tcp 20.0.0.3:7777 answered$`, networks: limits{"allow": []string{"20.0.0.0/8"}}},
-		{defence: attack.Rebinding, row: "names that resolve to denied addresses", seen: `^tcp lan.example:7777 answered$`, permit: []string{"192.168.77.0/24"}},
+		{defence: byFilter, without: "filter", row: "call keyctl", seen: `^keyctl done$`},
+		{defence: byFilter, without: "filter", row: "call clone-user", seen: `^clone-user done$`},
+		{defence: byFilter, without: "filter", row: "calls of 32-bit programs", seen: `^int80 done$`},
+		{defence: byCapabilities, without: "bounding", row: "capabilities of a program", seen: `^CapBnd:.0*[1-9a-f]`},
+		{defence: byNoPrivileges, without: "privileges", row: "a set-user-id program", seen: `^0$`},
+		{defence: byOtherUser, without: "user", row: "killing the agent", seen: `^kill-agent done$`},
+		{defence: byHiddenAgent, without: "hidden", row: "the agent's files as root", seen: `^got (environ|mem|maps)$`},
+		{defence: byDescriptors, without: "descriptors", row: "inherited descriptors", seen: `^inherited [1-9]`},
+		{defence: byMarked, without: "mark", row: "leaving the session", seen: `^left [1-9]`},
+		{defence: byOwnUsers, without: "users", row: "uids of another runner", seen: `the same was seen twice`},
+		{defence: byOwnNetwork, without: "network", row: "the machine's abstract sockets", seen: `^abstract done$`},
+		{defence: byOwnIPC, without: "ipc", row: "shared memory of another runner", seen: `^segment done\n=> EXITED 0\nsegment done$`},
+		{defence: byOwnName, without: "name", row: "the machine's name", seen: `^it succeeded$`},
+		{defence: byOwnGroups, without: "groups", row: "control groups", seen: `^sees `},
+		{defence: byOwnClock, without: "clock", row: "the machine's uptime", seen: `^the machine is old`},
+		{defence: byOwnFiles, without: "files", row: "a path with ..", seen: `^a secret of the machine was seen$`},
+		{defence: byMasked, without: "masked", row: "the kernel's secrets in /proc", seen: `^got `},
+		{defence: byMounts, without: "mounts", row: "unsafe mounts", seen: `^power `},
+		{defence: byUserLimits, without: "accounts", row: "queued signals", seen: `^queued 5000 done$`},
+		{defence: byFilter, without: "filter", row: "call filter-packets", seen: `^filter-packets done$`},
+		{defence: byFilter, without: "filter", row: "call io_setup", seen: `^io_setup done$`},
+		{defence: byFilter, without: "filter", row: "core dumps", seen: `^cores done 0 0$`},
+		{defence: byFilter, without: "filter", row: "the page cache", seen: `^forgotten`},
+		{defence: byOpenFiles, without: "openfiles", row: "open files of many processes", seen: `^opened (1[7-9]|[2-9]\d)\d{3} `},
+		{defence: byTerminals, without: "terminals", row: "terminals", seen: `^took 64 done$`},
+		{defence: byWatchers, without: "inotify", row: "watchers of files", seen: `^took 64 done$`},
+		{defence: byNetlink, without: "netlink", row: "netlink sockets", seen: `^took 64 done$`},
+		{defence: byUncounted, without: "uncounted", row: "memory of locks", seen: `^made 400000 held\n=> TIME_LIMIT`},
+		{defence: byUncounted, without: "uncounted", row: "memory of connections", seen: `^made 12000 held\n=> TIME_LIMIT`},
+		{defence: byUncounted, without: "uncounted", row: "memory of small segments", seen: `^holds [3-9]\d MiB\n=> TIME_LIMIT`},
+		{defence: byBuffers, without: "buffers", row: "buffers of tcp", seen: `^holds 9\d MiB\n=> TIME_LIMIT`, limits: limits{"memoryMiB": 400}},
+		{defence: byBuffers, without: "buffers", row: "buffers of udp", seen: `^holds 9\d MiB\n=> TIME_LIMIT`, limits: limits{"memoryMiB": 400}},
+		{defence: byEnded, without: "segments", row: "semaphores of the previous execution", seen: `^semaphore done\n=> EXITED 0\nsemaphore done$`},
+		{defence: byZygoteUser, without: "zygote", row: "the loaded interpreter", seen: `^signalled 9$`},
+		{defence: byChecked, without: "checked", row: "privileges of a warm program", seen: `^CapEff:.0*[1-9a-f]`},
+		{defence: byDescriptors, without: "descriptors", row: "descriptors of the loaded interpreter", seen: `^inherited \['`},
+		{defence: byFallback, without: "fallback", row: "a killed interpreter", seen: `^=> it doesn't end$`},
+		{defence: byForked, without: "forked", row: "random numbers of the previous execution", seen: `the same was seen twice`},
+		{defence: byDiskReads, without: "disks", row: "a flood of reads", seen: `beyond its share`},
+		{defence: byMemoryLimit, row: "much memory", seen: `^took 192 MiB`, limits: limits{"memoryMiB": 300}},
+		{defence: byProcessLimit, row: "many processes", seen: `^made 200 processes`, limits: limits{"processes": 400}},
+		{defence: byCPULimit, row: "CPU time", seen: `beyond its share`, limits: limits{"cpuMHz": 20_000}},
+		{defence: byRoom, row: "a full workspace", seen: `^wrote 48 MiB done$`, limits: limits{"workspaceMiB": 64, "memoryMiB": 256}},
+		{defence: byOutputLimit, row: "a flood of output", seen: "^=> EXITED 0\nlives$", limits: limits{"outputLimit": 64 << 20}},
+		{defence: byTimeLimit, row: "an endless program", seen: `^=> it doesn't end$`, unlimited: true},
+		{defence: byFileLimits, row: "a large file", seen: `^wrote 4 MiB done$`, unlimited: true},
+		{defence: byDenied, without: "denied", row: "private networks, online", seen: `^tcp 192.168.77.2:7777 answered$`},
+		{defence: byMachine, without: "machine", row: "the machine's addresses", seen: `^tcp 20.0.0.1:7777 answered$`},
+		{defence: byMachine, without: "machine", row: "another runner's exposed port", seen: `^open [1-9]`},
+		{defence: byRunners, without: "runners", row: "another runner, online", seen: `^tcp 10.213.\d+.\d+:7777 answered$`},
+		{defence: byOwnAddress, without: "source", row: "spoofed addresses", seen: `^=> it came$`},
+		{defence: byProtocols, without: "protocols", row: "another protocol", seen: `^=> it came$`},
+		{defence: byAnswers, without: "answers", row: "connections from an exposed port", seen: `^tcp \S+ answered$`},
+		{defence: byNoNeighbours, without: "neighbours", row: "the neighbour table", seen: `^knows \d\d+ done`},
+		{defence: byConnections, without: "connections", row: "many connections", seen: `^followed all`},
+		{defence: byBandwidth, row: "a flood of packets", seen: `^(drain|flood) fast`, networks: limits{"bandwidthMbit": 100}},
+		{defence: byNarrowed, row: "addresses that aren't allowed", seen: `^tcp 20.0.0.3:7777 answered$`, networks: limits{"allow": []string{"20.0.0.0/8"}}},
+		{defence: byRebinding, row: "names that resolve to denied addresses", seen: `^tcp lan.example:7777 answered$`, permit: []string{"192.168.77.0/24"}},
 	}
 }
 
@@ -304,11 +304,11 @@ func TestE2EAttacksSucceedWithoutTheirDefence(t *testing.T) {
 				with.Agent, with.Helper = sandboxtest.Without(t, test.without)
 			}
 			attackedBed(t, "without", with, test.permit, func(ctx context.Context, srv *server.Server, around *world.World) {
-				if test.defence == attack.OwnIPC {
+				if test.defence == byOwnIPC {
 					defer removeSegments(t)
 				}
 				place := attack.Target{Limits: test.limits, Unlimited: test.unlimited, Networks: test.networks}
-				if test.defence == attack.CPULimit {
+				if test.defence == byCPULimit {
 					place.Bait.Share = "12" // as if a twentieth of a core had been promised: a busy machine has little to give
 				}
 				var last attack.Result
@@ -324,7 +324,7 @@ func TestE2EAttacksSucceedWithoutTheirDefence(t *testing.T) {
 					return !report.OK() && last.Judged && succeeded.MatchString(last.Why+"\n"+last.Seen)
 				}
 				switch {
-				case test.defence == attack.CPULimit, test.defence == attack.Bandwidth: // a busy machine has little to give
+				case test.defence == byCPULimit, test.defence == byBandwidth: // a busy machine has little to give
 					wait.For(t, "more than its share", succeeds)
 				case test.row == "the page cache": // the kernel keeps pages that it uses itself, sometimes for seconds
 					wait.For(t, "a file that nothing else uses", succeeds)
@@ -411,7 +411,7 @@ func answeredAlike() map[string]bool {
 // removeSegments removes shared memory that runners without an IPC namespace left on the machine.
 func removeSegments(t *testing.T) {
 	t.Helper()
-	for _, key := range attack.Segments {
+	for _, key := range []int{77007, 77008} {
 		if id, err := unix.SysvShmGet(key, 0, 0); err == nil {
 			if _, err := unix.SysvShmCtl(id, unix.IPC_RMID, nil); err != nil {
 				t.Error(err)
@@ -423,10 +423,10 @@ func removeSegments(t *testing.T) {
 // TestCorpusIsWhole checks each row's fields. A test removes each defence, or the row says why that
 // is impossible.
 func TestCorpusIsWhole(t *testing.T) {
-	taken := map[attack.Defence]string{
-		attack.Inputs: "the server can't be without them: the tests of graph and runtime/engine send what they refuse",
-		attack.Layers: "os.Root can't be without: the tests of local/image unpack hostile layers",
-		attack.Frames: "agent/frame_test.go and runtime/engine/hostile_test.go send larger ones",
+	taken := map[string]string{
+		byInputs: "the server can't be without them: the tests of graph and runtime/engine send what they refuse",
+		byLayers: "os.Root can't be without: the tests of local/image unpack hostile layers",
+		byFrames: "agent/frame_test.go and runtime/engine/hostile_test.go send larger ones",
 	}
 	for _, test := range removedDefences() {
 		taken[test.defence] = test.row
@@ -452,7 +452,7 @@ func TestCorpusIsWhole(t *testing.T) {
 func TestE2EAttacksByInterpretersAreDetected(t *testing.T) {
 	need.Attacks(t)
 	need.Machine(t)
-	rows := slices.DeleteFunc(attack.Corpus(), func(a attack.Attack) bool { return a.Defence != attack.Checked })
+	rows := slices.DeleteFunc(attack.Corpus(), func(a attack.Attack) bool { return a.Defence != byChecked })
 	with := new(server.Programs)
 	with.Agent, with.Helper = sandboxtest.Without(t, "obedience")
 	attackedServer(t, attackedConfig(t, "checked"), with, func(ctx context.Context, srv *server.Server) {
