@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
 // An attempt is one attack while it runs.
@@ -84,20 +86,17 @@ func (s *attempt) newRunner(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("claim: %w", err)
 	}
-	if err := s.Outside.Limited(runner); err != nil {
-		if s.attack.Bomb {
-			return runner, fmt.Errorf("not run, because it could harm the machine: %w", err)
-		}
+	if err := s.Outside.Limited(runner); err != nil && s.attack.Bomb {
+		return runner, fmt.Errorf("not run, because it could harm the machine: %w", err)
 	}
 	if s.stays() || slices.ContainsFunc(s.attack.Steps, func(step Step) bool { return strings.Contains(strings.Join(step.command, " ")+step.script, proberPath) }) {
-		if err := s.uploadProber(ctx, runner); err != nil {
+		if err := s.Server.UploadFile(ctx, runner, proberPath, "0755", false, int64(len(s.prober)), bytes.NewReader(s.prober)); err != nil {
 			return runner, fmt.Errorf("upload the prober: %w", err)
 		}
 	}
 	return runner, nil
 }
 
-// do does one step and returns its output.
 func (s *attempt) do(ctx context.Context, step Step) (string, error) {
 	runner := s.runner
 	if step.other {
@@ -190,8 +189,6 @@ func (s *attempt) image(ctx context.Context, step Step) (string, error) {
 
 // unpacked waits until an environment's image is ready or has failed.
 func (s *attempt) unpacked(ctx context.Context, environment string) (refused bool, err error) {
-	tick := time.NewTicker(20 * time.Millisecond) // a query can't wait for that
-	defer tick.Stop()
 	for {
 		out, err := client.GetPool(ctx, s.Server, environment)
 		if err != nil {
@@ -200,10 +197,8 @@ func (s *attempt) unpacked(ctx context.Context, environment string) (refused boo
 		if image := out.Environment.Pool.Image; image != nil && image.State != runtime.ImagePulling {
 			return image.State == runtime.ImageFailed, nil
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return false, context.Cause(ctx)
+		if err := backoff.Sleep(ctx, 20*time.Millisecond); err != nil { // a query can't wait for that
+			return false, err
 		}
 	}
 }
@@ -224,19 +219,12 @@ func (s *attempt) cleanUp(ctx context.Context) (left []string, err error) {
 		}
 		s.past = append(s.past, runner)
 	}
-	tick := time.NewTicker(10 * time.Millisecond) // a query can't wait for a removal
-	defer tick.Stop()
 	for {
 		left = nil
 		for _, runner := range s.past {
 			left = append(left, s.Outside.Left(runner)...)
 		}
-		if len(left) == 0 {
-			return nil, nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if len(left) == 0 || backoff.Sleep(ctx, 10*time.Millisecond) != nil { // a query can't wait for a removal
 			return left, nil
 		}
 	}

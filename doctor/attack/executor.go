@@ -1,7 +1,6 @@
 package attack
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
 // An executor runs attacks on one server. It isn't safe for concurrent use.
@@ -26,17 +26,8 @@ type executor struct {
 	gentle       map[Reach]string // the shared runners of gentle attacks
 }
 
-// resourcesInput returns the resources of attacked runners. They are small, because attacks try to
-// exceed them.
-func resourcesInput() *client.ResourcesInput {
-	return &client.ResourcesInput{MemoryMiB: new(64), Processes: new(32), CpuMHz: new(CPUMHz), WorkspaceMiB: new(8)}
-}
-
 // CPUMHz is the CPU share of attacked runners.
 const CPUMHz = 1000
-
-// outputLimit is the output limit of an execution, in bytes.
-const outputLimit = 1 << 20
 
 // prepare creates the environment and claims the neighbour. It returns the server's version.
 func (c *executor) prepare(ctx context.Context) (version string, err error) {
@@ -55,9 +46,11 @@ func (c *executor) prepare(ctx context.Context) (version string, err error) {
 	return out.Version, err
 }
 
-// put creates an environment for attacked runners.
+// put creates an environment for attacked runners. Their resources are small, because attacks try to
+// exceed them.
 func (c *executor) put(ctx context.Context, input client.PutEnvironmentInput) error {
-	input.Resources, input.Isolation, input.OutputLimit = resourcesInput(), &c.Tier, new(int64(outputLimit))
+	input.Resources = &client.ResourcesInput{MemoryMiB: new(64), Processes: new(32), CpuMHz: new(CPUMHz), WorkspaceMiB: new(8)}
+	input.Isolation, input.OutputLimit = &c.Tier, new(int64(1<<20))
 	if c.Image != "" && input.Image == nil {
 		input.Image = &c.Image
 	}
@@ -112,11 +105,6 @@ func (c *executor) cleanUp(ctx context.Context) error {
 // claim claims a runner and returns its id. It waits up to 45 s for one.
 func (c *executor) claim(ctx context.Context, environment string) (string, error) {
 	return client.Claim(ctx, c.Server, client.ClaimRunnerInput{EnvironmentId: environment, WaitFor: new(45)})
-}
-
-// uploadProber uploads the prober to a runner.
-func (c *executor) uploadProber(ctx context.Context, runner string) error {
-	return c.Server.UploadFile(ctx, runner, proberPath, "0755", false, int64(len(c.prober)), bytes.NewReader(c.prober))
 }
 
 // begin starts a command and returns the id of its execution.
@@ -180,8 +168,6 @@ func (c *executor) start(ctx context.Context, runner string, s Step) (string, er
 	if err != nil {
 		return refusal(err)
 	}
-	tick := time.NewTicker(20 * time.Millisecond) // a query can't wait for output
-	defer tick.Stop()
 	for {
 		now, err := c.result(ctx, id, 0)
 		if err != nil {
@@ -190,10 +176,8 @@ func (c *executor) start(ctx context.Context, runner string, s Step) (string, er
 		if now.State == runtime.ExecutionFinished || len(now.Output.Chunks) > 0 {
 			return now.String(), nil
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return "", context.Cause(ctx)
+		if err := backoff.Sleep(ctx, 20*time.Millisecond); err != nil { // a query can't wait for output
+			return "", err
 		}
 	}
 }
@@ -207,7 +191,6 @@ func refusal(err error) (string, error) {
 	return "", err
 }
 
-// upload uploads a file.
 func (c *executor) upload(ctx context.Context, runner string, s Step) (string, error) {
 	err := c.Server.UploadFile(ctx, runner, c.fill(s.path, plain), "", false, int64(len(s.text)), strings.NewReader(s.text))
 	if err != nil {
@@ -216,7 +199,6 @@ func (c *executor) upload(ctx context.Context, runner string, s Step) (string, e
 	return "=> uploaded", nil
 }
 
-// read downloads a file.
 func (c *executor) read(ctx context.Context, runner string, s Step) (string, error) {
 	out, err := client.GetFile(ctx, c.Server, runner, c.fill(s.path, plain))
 	if err != nil {
@@ -241,7 +223,6 @@ func (c *executor) read(ctx context.Context, runner string, s Step) (string, err
 	return fmt.Sprintf("%s\n=> %s of %d bytes", text, file.Type, file.Size), nil
 }
 
-// list lists a directory recursively.
 func (c *executor) list(ctx context.Context, runner string, s Step) (string, error) {
 	out, err := client.GetFiles(ctx, c.Server, runner, new(c.fill(s.path, plain)), new(1000), nil)
 	if err != nil {

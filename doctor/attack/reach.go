@@ -21,23 +21,17 @@ const (
 	MappedLast  = 20015
 )
 
-// slowMbit is a bandwidth at which 2 MiB take at least 0.8 s.
-const slowMbit = 20
-
 // input returns the network settings of an environment with this access. The caller handles
 // Offline, which has none.
 func (r Reach) input() *client.NetworkInput {
-	switch input := (&client.NetworkInput{Access: new(true)}); r {
+	input := &client.NetworkInput{Access: new(true)}
+	switch r {
 	case Named:
 		input.AllowNames = []string{"public.example", "lan.example", "lan6.example", "metadata.example", "machine.example", "mapped.example", "zero.example", "local.example"}
-		return input
 	case Exposed:
 		input.ExposedPorts = []int{8000}
-		return input
 	case Slow:
-		input.BandwidthMbit = new(slowMbit)
-		return input
-	default:
-		return input
+		input.BandwidthMbit = new(20) // so that 2 MiB take at least 0.8 s
 	}
+	return input
 }

@@ -122,8 +122,8 @@ func Run(ctx context.Context, target Target, rows []Attack, report func(Result))
 		case result.Skipped != "":
 			all.Skipped++
 		case result.Held:
-			all.Tried++
 			all.Held++
+			fallthrough
 		default:
 			all.Tried++
 		}
@@ -133,23 +133,19 @@ func Run(ctx context.Context, target Target, rows []Attack, report func(Result))
 	return all, nil
 }
 
-// try runs one attack and judges it.
 func (c *executor) try(ctx context.Context, a Attack) Result {
 	result := Result{Name: a.Name, Class: a.Class, Tries: a.Tries, Defence: a.Defence}
-	if !a.In(c.Tier) {
+	switch {
+	case !a.In(c.Tier):
 		result.Skipped = fmt.Sprintf("it applies to %v, not to %s", a.Tiers, c.Tier)
-		return result
-	}
-	if a.Reach != Offline && c.NoNetwork != "" {
+	case a.Reach != Offline && c.NoNetwork != "":
 		result.Skipped = "it needs runners with network access, which is unavailable: " + c.NoNetwork
-		return result
-	}
-	if a.Warm && c.NoPython != "" {
+	case a.Warm && c.NoPython != "":
 		result.Skipped = "it needs runners with Python loaded: " + c.NoPython
-		return result
-	}
-	if a.Disk && c.Bait.Reads == "" {
+	case a.Disk && c.Bait.Reads == "":
 		result.Skipped = "this machine can't limit disk reads of runners"
+	}
+	if result.Skipped != "" {
 		return result
 	}
 	began := time.Now()

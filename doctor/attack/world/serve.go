@@ -3,7 +3,6 @@ package world
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"io"
 	"net"
@@ -11,22 +10,20 @@ import (
 	"os"
 	"strings"
 
+	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
 )
 
 // serve starts the responders at all addresses.
 func (w *World) serve() error {
-	if err := w.listen(Port); err != nil {
-		return err
-	}
-	err := w.do(func() error {
+	err := errors.Join(w.listen(Port), w.do(func() error {
 		for _, port := range []int{Port, 53, 853} {
 			if err := w.listen(port); err != nil {
 				return err
 			}
 		}
 		return w.listenLite()
-	})
+	}))
 	if err != nil {
 		return err
 	}
@@ -162,38 +159,34 @@ var names = map[string]string{
 }
 
 // answer returns the name in a DNS query, and the response.
-func answer(question []byte) (name string, message []byte) {
-	const header = 12
-	if len(question) < header {
+func answer(query []byte) (name string, response []byte) {
+	var parser dnsmessage.Parser
+	header, err := parser.Start(query)
+	if err != nil {
 		return "", nil
 	}
-	var labels []string
-	at := header
-	for at < len(question) && question[at] != 0 {
-		end := at + 1 + int(question[at])
-		if end > len(question) {
-			return "", nil
-		}
-		labels = append(labels, string(question[at+1:end]))
-		at = end
+	question, err := parser.Question()
+	if err != nil {
+		return "", nil
 	}
-	name = strings.ToLower(strings.Join(labels, "."))
-	if at += 5; at > len(question) { // the root label, type and class
-		return name, nil
+	name = strings.ToLower(strings.TrimSuffix(question.Name.String(), "."))
+	message := dnsmessage.Message{
+		Header:    dnsmessage.Header{ID: header.ID, Response: true, RecursionDesired: true, RecursionAvailable: true},
+		Questions: []dnsmessage.Question{question},
 	}
-	kind := binary.BigEndian.Uint16(question[at-4:])
-	message = append(bytes.Clone(question[:2]), 0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0) // a response without answers
-	message = append(message, question[header:at]...)
 	to, known := names[name]
-	if !known {
-		message[3] |= 3 // no such name
-		return name, message
+	answer := dnsmessage.Resource{Header: dnsmessage.ResourceHeader{Name: question.Name, Class: dnsmessage.ClassINET, TTL: 60}}
+	switch address, _ := netip.ParseAddr(to); {
+	case !known:
+		message.RCode = dnsmessage.RCodeNameError
+	case address.Is4() && question.Type == dnsmessage.TypeA:
+		answer.Body = &dnsmessage.AResource{A: address.As4()}
+	case address.Is6() && question.Type == dnsmessage.TypeAAAA:
+		answer.Body = &dnsmessage.AAAAResource{AAAA: address.As16()}
 	}
-	const a, aaaa = 1, 28
-	if address := netip.MustParseAddr(to); address.Is4() == (kind == a) && (kind == a || kind == aaaa) {
-		message[7] = 1
-		message = append(message, 0xc0, header, 0, byte(kind), 0, 1, 0, 0, 0, 60, 0, byte(len(address.AsSlice())))
-		message = append(message, address.AsSlice()...)
+	if answer.Body != nil {
+		message.Answers = []dnsmessage.Resource{answer}
 	}
-	return name, message
+	response, _ = message.Pack()
+	return name, response
 }
