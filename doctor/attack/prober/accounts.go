@@ -36,18 +36,9 @@ var takers = map[string]func() error{
 		_, err := openTerminal()
 		return err
 	},
-	"watchers": func() error {
-		_, err := unix.InotifyInit1(unix.IN_CLOEXEC)
-		return err
-	},
-	"netlink": func() error {
-		_, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
-		return err
-	},
-	"files": func() error {
-		_, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		return err
-	},
+	"watchers": raw(unix.SYS_INOTIFY_INIT1, unix.IN_CLOEXEC),
+	"netlink":  raw(unix.SYS_SOCKET, unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE),
+	"files":    raw(unix.SYS_OPENAT, unixAt, text("/dev/null"), unix.O_RDONLY|unix.O_CLOEXEC),
 	"pipes": func() error {
 		var ends [2]int
 		if err := unix.Pipe2(ends[:], unix.O_NONBLOCK|unix.O_CLOEXEC); err != nil {
@@ -81,11 +72,10 @@ func openInAll(processes, most int) {
 	}
 	path, started := text("/dev/null"), 0
 	for range processes {
-		pid, _, errno := unix.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
-		if errno == 0 && pid == 0 {
+		switch pid, _, errno := unix.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0); {
+		case errno == 0 && pid == 0:
 			openAndStay(path, most, uintptr(pipe[1]))
-		}
-		if errno == 0 {
+		case errno == 0:
 			started++
 		}
 	}
@@ -279,15 +269,6 @@ func cores() {
 	say("cores", result(err), strconv.FormatUint(now.Cur, 10), strconv.FormatUint(now.Max, 10))
 }
 
-// semaphore creates a set of semaphores that other executions in the runner can find, or looks for it.
-func semaphore(how string) {
-	flags := uintptr(0)
-	if how == "make" {
-		flags = unix.IPC_CREAT | 0o666
-	}
-	say("semaphore", result(raw(unix.SYS_SEMGET, 0x726f636b, 1, flags)()))
-}
-
 // drop asks the kernel to evict files of the machine from the page cache, and prints whether it
 // did. The kernel keeps pages that are in use.
 func drop() {
@@ -372,8 +353,8 @@ func attachFilter() error {
 	if err != nil {
 		return err
 	}
-	code := [1]unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: 0xffff}}
-	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &code[0]})
+	all := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 0xffff}
+	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &all})
 }
 
 // option returns a call that sets a socket option to zeros. The kernel checks the value only if the
@@ -383,28 +364,9 @@ func option(family, kind, level, name int) call {
 		func(fd int) error { return unix.SetsockoptString(fd, level, name, string(make([]byte, 256))) })
 }
 
-// seccompFilter loads a seccomp filter that allows everything.
-func seccompFilter() error {
-	code := [1]unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}}
-	program := unix.SockFprog{Len: 1, Filter: &code[0]}
-	return raw(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&program)))()
-}
+// seccompFilter is a seccomp filter that allows everything.
+var seccompFilter = unix.SockFprog{Len: 1, Filter: &unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}}
 
-// seccompByName does the same with the older call.
-func seccompByName() error {
-	code := [1]unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}}
-	program := unix.SockFprog{Len: 1, Filter: &code[0]}
-	return raw(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)))()
-}
-
-// lineDiscipline sets a terminal's line discipline to the one that it has: this succeeds on any
-// kernel and loads no driver.
-func lineDiscipline() error {
-	const terminal = 0 // N_TTY
-	return opened(openTerminal, func(fd int) error { return unix.IoctlSetPointerInt(fd, unix.TIOCSETD, terminal) })()
-}
-
-// openTerminal opens a new terminal.
 func openTerminal() (fd int, err error) {
 	return unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 }
@@ -436,23 +398,16 @@ func opened(open func() (fd int, err error), use func(fd int) error) call {
 	}
 }
 
-// datagrams opens a socket for datagrams.
-func datagrams() (fd int, err error) {
-	return unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+// requests returns a call that makes a request with zeros: to the file system of the machine's programs if
+// family is 0, otherwise to the kernel's network.
+func requests(family int, request uintptr) call {
+	return opened(func() (int, error) {
+		if family == 0 {
+			return unix.Open("/usr", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		}
+		return unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	}, func(fd int) error { return raw(unix.SYS_IOCTL, uintptr(fd), request, buffer(bigBuffer))() })
 }
-
-// ioctl returns the use of a descriptor for a request with zeros.
-func ioctl(request uintptr) func(fd int) error {
-	return func(fd int) error { return raw(unix.SYS_IOCTL, uintptr(fd), request, buffer(bigBuffer))() }
-}
-
-// fileRequest returns a call that makes a request to the file system of the machine's programs.
-func fileRequest(request uintptr) call {
-	return opened(func() (int, error) { return unix.Open("/usr", unix.O_RDONLY|unix.O_CLOEXEC, 0) }, ioctl(request))
-}
-
-// networkRequest returns a call that makes a network request to the kernel.
-func networkRequest(request uintptr) call { return opened(datagrams, ioctl(request)) }
 
 // accountCalls returns more calls for `prober call NAME`.
 func accountCalls() map[string]call {
@@ -465,8 +420,8 @@ func accountCalls() map[string]call {
 		"filter-packets":  attachFilter,
 		"filter-program":  option(unix.AF_INET, unix.SOCK_DGRAM, unix.SOL_SOCKET, unix.SO_ATTACH_BPF),
 		"filter-reuse":    option(unix.AF_INET, unix.SOCK_DGRAM, unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_CBPF),
-		"filter-calls":    seccompFilter,
-		"filter-by-name":  seccompByName,
+		"filter-calls":    raw(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&seccompFilter))),
+		"filter-by-name":  raw(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&seccompFilter))),
 		"tcp-keys":        option(unix.AF_INET, unix.SOCK_STREAM, unix.SOL_TCP, unix.TCP_MD5SIG),
 		"multicast4":      option(unix.AF_INET, unix.SOCK_DGRAM, unix.SOL_IP, unix.IP_ADD_MEMBERSHIP),
 		"shared-files":    func() error { return cloneWith(unix.CLONE_FILES) },
@@ -477,10 +432,10 @@ func accountCalls() map[string]call {
 		"huge-memory":     raw(unix.SYS_MMAP, 0, 2<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_HUGETLB, noDir, 0),
 		"huge-file":       raw(unix.SYS_MEMFD_CREATE, text("huge"), unix.MFD_HUGETLB),
 		"huge-segment":    raw(unix.SYS_SHMGET, 0, 2<<20, unix.IPC_CREAT|0o600|0o4000),
-		"line-discipline": lineDiscipline,
-		"core-scheduling": raw(unix.SYS_PRCTL, unix.PR_SCHED_CORE, 1, 0, 0, 0), // PR_SCHED_CORE_CREATE
-		"fiemap":          fileRequest(fiemap),
-		"clone-file":      fileRequest(unix.FICLONE),
+		"line-discipline": opened(openTerminal, func(fd int) error { return unix.IoctlSetPointerInt(fd, unix.TIOCSETD, 0) }), // N_TTY, which it has
+		"core-scheduling": raw(unix.SYS_PRCTL, unix.PR_SCHED_CORE, 1, 0, 0, 0),                                               // PR_SCHED_CORE_CREATE
+		"fiemap":          requests(0, fiemap),
+		"clone-file":      requests(0, unix.FICLONE),
 		"mptcp":           socket(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP),
 		"udplite":         socket(unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_UDPLITE),
 		"sctp":            socket(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP),
@@ -490,8 +445,8 @@ func accountCalls() map[string]call {
 		"icmp-of-other":   socket(unix.AF_INET6, unix.SOCK_DGRAM, unix.IPPROTO_ICMP),
 		"raw-any":         socket(unix.AF_INET, unix.SOCK_RAW, 0),
 		"packet-type":     socket(unix.AF_INET, unix.SOCK_PACKET, 0),
-		"vlan":            networkRequest(vlan),
-		"bridges":         networkRequest(unix.SIOCGIFBR),
-		"new-bridge":      networkRequest(unix.SIOCBRADDBR),
+		"vlan":            requests(unix.AF_INET, vlan),
+		"bridges":         requests(unix.AF_INET, unix.SIOCGIFBR),
+		"new-bridge":      requests(unix.AF_INET, unix.SIOCBRADDBR),
 	}
 }

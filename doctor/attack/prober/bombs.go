@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/signal"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -48,18 +49,19 @@ func threadBomb(most int) {
 
 // memoryBomb allocates and writes memory, one MiB after the other.
 func memoryBomb(mib int) {
-	taken := 0
-	for range mib {
+	taken, _ := repeat(mib, func(int) error {
 		memory, err := unix.Mmap(-1, 0, 1<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
-		if err != nil {
-			break
-		}
-		for i := 0; i < len(memory); i += 4096 {
-			memory[i] = 1
-		}
-		taken++
-	}
+		touch(memory)
+		return err
+	})
 	say("took", strconv.Itoa(taken), "MiB")
+}
+
+// touch writes to each page.
+func touch(memory []byte) {
+	for i := 0; i < len(memory); i += 4096 {
+		memory[i] = 1
+	}
 }
 
 // mapBomb allocates shared memory that no other process uses: a memfd, or a System V segment, which
@@ -81,9 +83,7 @@ func mapBomb(kind string, mib int) {
 			memory, err = unix.SysvShmAttach(id, 0, 0)
 		}
 	}
-	for i := 0; i < len(memory); i += 4096 {
-		memory[i] = 1
-	}
+	touch(memory)
 	say("took", strconv.Itoa(len(memory)>>20), "MiB", result(err))
 }
 
@@ -104,10 +104,7 @@ func fill(path string, mib int) {
 	zeros, n := make([]byte, 1<<20), 0
 	file, err := os.Create(path)
 	if err == nil {
-		n, err = repeat(mib, func(int) error {
-			_, err := file.Write(zeros)
-			return err
-		})
+		n, err = repeat(mib, func(int) error { _, err := file.Write(zeros); return err })
 	}
 	say("wrote", strconv.Itoa(n), "MiB", result(err))
 }
@@ -155,15 +152,6 @@ func processorTime() time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// openBomb opens at most most descriptors, until the first error. It closes none.
-func openBomb(most int) {
-	n, err := repeat(most, func(int) error {
-		_, err := unix.Open("/dev/null", unix.O_RDONLY, 0)
-		return err
-	})
-	say("opened", strconv.Itoa(n), result(err))
-}
-
 // signalBomb queues blocked signals for itself.
 func signalBomb(most int) {
 	const number = 40
@@ -171,11 +159,8 @@ func signalBomb(most int) {
 	runtime.LockOSThread()
 	_ = unix.PthreadSigmask(unix.SIG_BLOCK, &set, nil)
 	thread := uintptr(unix.Gettid())
-	n, err := repeat(most, func(int) error {
-		info := make([]int32, 32)
-		info[0], info[2] = number, -1 // SI_QUEUE
-		return raw(unix.SYS_RT_TGSIGQUEUEINFO, own, thread, number, wordAt(info))()
-	})
+	info := word(number, uint64(^uint32(0))) // its code is SI_QUEUE
+	n, err := repeat(most, func(int) error { return raw(unix.SYS_RT_TGSIGQUEUEINFO, own, thread, number, info)() })
 	say("queued", strconv.Itoa(n), result(err))
 }
 
@@ -183,11 +168,7 @@ func signalBomb(most int) {
 func zombies(count int) {
 	made := 0
 	for range count {
-		pid, _, errno := unix.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
-		if errno == 0 && pid == 0 {
-			_, _, _ = unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
-		}
-		if errno == 0 {
+		if cloneWith(0) == nil {
 			made++
 		}
 	}
@@ -213,21 +194,14 @@ func daemon(how []string) {
 	for _, h := range how {
 		switch h {
 		case "deaf":
-			ignoreSignals()
+			signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE)
 		case "closed":
 			for fd := range 3 {
 				_ = unix.Close(fd)
 			}
 		}
 	}
-	time.Sleep(time.Minute) //nolint:forbidigo // it waits to be killed
-}
-
-// wait prints "waiting" when it begins and "waited" if it survives.
-func wait(milliseconds int) {
-	say("waiting")
-	time.Sleep(time.Duration(milliseconds) * time.Millisecond) //nolint:forbidigo // it waits to be killed
-	say("waited")
+	hold()
 }
 
 // pretend prints what looks like a message of the agent about exit code 0, and exits with 77.

@@ -91,7 +91,7 @@ func calls() map[string]call {
 		"unshare-net":    raw(unix.SYS_UNSHARE, unix.CLONE_NEWNET),
 		"clone-user":     func() error { return cloneWith(unix.CLONE_NEWUSER) },
 		"clone3":         raw(unix.SYS_CLONE3, 0, 0),
-		"setns":          setns,
+		"setns":          opened(func() (int, error) { return unix.Open("/proc/self/ns/uts", unix.O_RDONLY|unix.O_CLOEXEC, 0) }, enter),
 		"mknod-disk":     raw(unix.SYS_MKNODAT, unixAt, text("/workspace/disk"), unix.S_IFBLK|0o666, 8<<8),
 		"mknod-mem":      raw(unix.SYS_MKNODAT, unixAt, text("/workspace/mem"), unix.S_IFCHR|0o666, 1<<8|1),
 		"open_by_handle": raw(unix.SYS_OPEN_BY_HANDLE_AT, unixAt, word(8|1<<32), 0),
@@ -107,7 +107,7 @@ func calls() map[string]call {
 		"process_vm_readv":  raw(unix.SYS_PROCESS_VM_READV, 1, word(), 1, word(), 1, 0),
 		"process_vm_writev": raw(unix.SYS_PROCESS_VM_WRITEV, 1, word(), 1, word(), 1, 0),
 		"kcmp":              raw(unix.SYS_KCMP, own, own, 0, 0, 0),
-		"pidfd_getfd":       pidfdGetfd,
+		"pidfd_getfd":       opened(func() (int, error) { return unix.PidfdOpen(1, 0) }, copyDescriptor),
 		"kill-agent":        raw(unix.SYS_KILL, 1, uintptr(unix.SIGKILL)),
 		"stop-agent":        raw(unix.SYS_KILL, 1, uintptr(unix.SIGSTOP)),
 		"renice-agent":      raw(unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, 1, 19),
@@ -136,8 +136,8 @@ func calls() map[string]call {
 		"sync":          raw(unix.SYS_SYNC),
 		"cachestat":     raw(unix.SYS_CACHESTAT, 0, word(), word(), 0),
 		"memfd_secret":  raw(unix.SYS_MEMFD_SECRET, 0),
-		"tiocsti":       tiocsti,
-		"tiocsti-high":  tiocstiHigh,
+		"tiocsti":       raw(unix.SYS_IOCTL, 0, unix.TIOCSTI, text("#")),       // injects input into its own terminal
+		"tiocsti-high":  raw(unix.SYS_IOCTL, 0, unix.TIOCSTI|1<<32, text("#")), // with a bit that the kernel ignores (CVE-2019-7303)
 		"unknown":       raw(100_000),
 		// Socket families that network namespaces don't isolate.
 		"vsock":          socket(unix.AF_VSOCK, unix.SOCK_STREAM, 0),
@@ -147,7 +147,7 @@ func calls() map[string]call {
 		"netlink-audit":  socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT),
 		"netlink-filter": socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER),
 		// Resources that are charged to the machine.
-		"mq_open": mqOpen,
+		"mq_open": raw(unix.SYS_MQ_OPEN, text("rockpool-attack"), unix.O_RDWR|unix.O_CREAT, 0o600, 0),
 		"mlock":   mlock,
 	}
 	maps.Copy(all, accountCalls())
@@ -186,15 +186,8 @@ func cloneWith(flags uintptr) error {
 	return nil
 }
 
-// setns enters the UTS namespace in which this process already is: it changes nothing if it is
-// allowed.
-func setns() error {
-	fd, err := unix.Open("/proc/self/ns/uts", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	return unix.Setns(fd, 0)
-}
+// enter enters a namespace in which this process already is: it changes nothing if it is allowed.
+func enter(namespace int) error { return unix.Setns(namespace, 0) }
 
 // capset tries to give this thread CAP_SYS_ADMIN.
 func capset() error {
@@ -204,25 +197,10 @@ func capset() error {
 	return unix.Capset(&header, &data[0])
 }
 
-// pidfdGetfd tries to copy descriptor 0 of process 1, the agent.
-func pidfdGetfd() error {
-	fd, err := unix.PidfdOpen(1, 0)
-	if err != nil {
-		return err
-	}
-	_, err = unix.PidfdGetfd(fd, 0, 0)
+// copyDescriptor tries to copy descriptor 0 of a process.
+func copyDescriptor(process int) error {
+	_, err := unix.PidfdGetfd(process, 0, 0)
 	return err
-}
-
-// tiocsti injects input into its own terminal.
-func tiocsti() error { return raw(unix.SYS_IOCTL, 0, unix.TIOCSTI, text("#"))() }
-
-// tiocstiHigh does the same with a bit that the kernel ignores (CVE-2019-7303).
-func tiocstiHigh() error { return raw(unix.SYS_IOCTL, 0, unix.TIOCSTI|1<<32, text("#"))() }
-
-// mqOpen creates a POSIX message queue.
-func mqOpen() error {
-	return raw(unix.SYS_MQ_OPEN, text("rockpool-attack"), unix.O_RDWR|unix.O_CREAT, 0o600, 0)()
 }
 
 // mlock locks 1 MiB of memory, which the kernel can't swap out then.

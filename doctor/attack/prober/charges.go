@@ -49,14 +49,11 @@ func charge(kind string, most int) {
 				}
 				queue = id
 			}
-			_, _, errno := unix.RawSyscall6(unix.SYS_MSGSND, queue, uintptr(unsafe.Pointer(&text[0])), 8192, unix.IPC_NOWAIT, 0, 0)
-			if errno != 0 {
-				return errno
-			}
-			return nil
+			return raw(unix.SYS_MSGSND, queue, uintptr(unsafe.Pointer(&text[0])), 8192, unix.IPC_NOWAIT)()
 		}
 	case "semaphores":
-		take = func(int) error { return raw(unix.SYS_SEMGET, 0, 8000, unix.IPC_CREAT|0o600)() }
+		semaphores := raw(unix.SYS_SEMGET, 0, 8000, unix.IPC_CREAT|0o600)
+		take = func(int) error { return semaphores() }
 	case "filters": // packet filters, which need no capability
 		take = func(int) error { return attachFilter() }
 	default:

@@ -16,17 +16,11 @@ import (
 const usage = "usage: prober call NAME | COMMAND [ARGUMENT …]"
 
 func main() {
-	if len(os.Args) < 2 {
+	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
 		say(usage)
 		os.Exit(2)
 	}
-	name, args := os.Args[1], os.Args[2:]
-	command, known := commands[name]
-	if !known {
-		say(usage)
-		os.Exit(2)
-	}
-	command(args)
+	commands[os.Args[1]](os.Args[2:])
 }
 
 // commands has the commands by name.
@@ -40,11 +34,8 @@ var commands = map[string]func(args []string){
 	"fill":       func(a []string) { fill(a[0], number(a, 1)) },
 	"sparse":     func(a []string) { sparse(a[0]) },
 	"spin":       func(a []string) { spin(number(a, 0), number(a, 1), number(a, 2)) },
-	"open":       func(a []string) { openBomb(number(a, 0)) },
 	"signals":    func(a []string) { signalBomb(number(a, 0)) },
 	"connect":    func(a []string) { connect(a[0], a[1]) },
-	"abstract":   func(a []string) { abstract(a[0], a[1]) },
-	"loopback":   func(a []string) { listenOn(a[0]) },
 	"ask":        askAll,
 	"send":       func(a []string) { send(a[0], a[1], number(a, 2)) },
 	"from":       func(a []string) { askFrom(number(a, 0), a[1]) },
@@ -55,21 +46,20 @@ var commands = map[string]func(args []string){
 	"serve":      func(a []string) { serve(a[0], number(a, 1)) },
 	"scan":       func(a []string) { scan(a[0], number(a, 1), number(a, 2)) },
 	"link":       func([]string) { reconfigure() },
-	"shm":        func(a []string) { sharedMemory(a[0], number(a, 1)) },
+	"shm":        func(a []string) { object("segment", unix.SYS_SHMGET, uintptr(number(a, 1)), 4096, a[0]) },
 	"fds":        func([]string) { descriptors() },
 	"daemon":     func(a []string) { daemon(a) },
 	"fakeexec":   func([]string) { pretend() },
 	"swap":       func(a []string) { swap(a[0], a[1], a[2], number(a, 3)) },
 	"zombies":    func(a []string) { zombies(number(a, 0)) },
 	"killall":    func([]string) { say("kill -1", result(unix.Kill(-1, unix.SIGKILL))) },
-	"wait":       func(a []string) { wait(number(a, 0)) },
 	"chroot":     func([]string) { chrootEscape() },
 	"take":       take,
 	"neighbours": func(a []string) { neighbours(number(a, 0)) },
 	"all":        func(a []string) { openInAll(number(a, 0), number(a, 1)) },
 	"buffers":    func(a []string) { fillBuffers(a[0], number(a, 1)) },
 	"cores":      func([]string) { cores() },
-	"sem":        func(a []string) { semaphore(a[0]) },
+	"sem":        func(a []string) { object("semaphore", unix.SYS_SEMGET, 0x726f636b, 1, a[0]) },
 	"drop":       func([]string) { drop() },
 	"disk":       func(a []string) { readDisk(number(a, 0), number(a, 1)) },
 	"charge":     func(a []string) { charge(a[0], number(a, 1)) },

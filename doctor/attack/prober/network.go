@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -13,7 +12,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -196,16 +194,18 @@ func rate(word, at string, bytes int) {
 	say(word, pace+",", strconv.FormatInt(took.Milliseconds(), 10), "ms")
 }
 
-// serve responds at a port of all addresses for the given seconds.
-func serve(port string, seconds int) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(seconds)*time.Second)
-	defer cancel()
-	l, err := net.Listen("tcp", ":"+port)
+// serve responds at a port of all addresses, or at an abstract socket ("@name"), for the given seconds.
+func serve(at string, seconds int) {
+	network := "unix"
+	if !strings.HasPrefix(at, "@") {
+		network, at = "tcp", ":"+at
+	}
+	l, err := net.Listen(network, at)
 	say("listening", result(err))
 	if err != nil {
 		return
 	}
-	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
+	time.AfterFunc(time.Duration(seconds)*time.Second, func() { _ = l.Close() })
 	for {
 		conn, err := l.Accept()
 		if err != nil {
@@ -243,7 +243,7 @@ func reconfigure() {
 	}
 	for _, try := range []struct {
 		name    string
-		request uintptr
+		request uint
 		fill    func(*unix.Ifreq)
 	}{
 		{"address", unix.SIOCSIFADDR, func(r *unix.Ifreq) { _ = r.SetInet4Addr([]byte{10, 213, 0, 99}) }},
@@ -255,10 +255,7 @@ func reconfigure() {
 		r, err := unix.NewIfreq("eth0")
 		if err == nil {
 			try.fill(r)
-			_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), try.request, uintptr(unsafe.Pointer(r)))
-			if err = nil; errno != 0 {
-				err = errno
-			}
+			err = unix.IoctlIfreq(fd, try.request, r)
 		}
 		say("link", try.name, result(err))
 	}

@@ -1,31 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"net"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
-
-// wordAt returns the address of a slice, which must not be empty.
-func wordAt(of []int32) uintptr {
-	p := (*byte)(unsafe.Pointer(&of[0]))
-	keep = append(keep, p)
-	return uintptr(unsafe.Pointer(p))
-}
-
-// ignoreSignals ignores the signals that usually end a program. SIGKILL can't be ignored.
-func ignoreSignals() {
-	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE)
-}
 
 // connect tries to reach an address, for at most two seconds.
 func connect(network, address string) {
@@ -39,40 +25,13 @@ func connect(network, address string) {
 	say(network, address, result(err))
 }
 
-// abstract listens on an abstract socket, or connects to one.
-func abstract(what, name string) {
-	if what == "listen" {
-		l, err := net.Listen("unix", "@"+name)
-		say("listening", result(err))
-		if err == nil {
-			_, _ = l.Accept()
-		}
-		return
-	}
-	conn, err := net.DialTimeout("unix", "@"+name, 2*time.Second)
-	if err == nil {
-		_ = conn.Close()
-	}
-	say("abstract", result(err))
-}
-
-// listenOn listens on a port of all addresses.
-func listenOn(port string) {
-	l, err := net.Listen("tcp", ":"+port)
-	say("listening", result(err))
-	if err == nil {
-		_, _ = l.Accept()
-	}
-}
-
-// sharedMemory creates a System V segment, which outlives the process, or looks for one.
-func sharedMemory(what string, key int) {
-	flags := 0o666 // any user may use it
-	if what == "make" {
+// object creates a System V object that any user may use and that outlives the process, or looks for one.
+func object(kind string, get, key, size uintptr, how string) {
+	flags := uintptr(0o666)
+	if how == "make" {
 		flags |= unix.IPC_CREAT
 	}
-	_, err := unix.SysvShmGet(key, 4096, flags)
-	say("segment", result(err))
+	say(kind, result(raw(get, key, size, flags)()))
 }
 
 // descriptors prints the inherited open descriptors.
@@ -89,7 +48,7 @@ func descriptors() {
 			found = append(found, target)
 		}
 	}
-	sort.Strings(found)
+	slices.Sort(found)
 	say("inherited", strconv.Itoa(len(found)), strings.Join(found, " "))
 }
 
@@ -110,11 +69,7 @@ func swap(path, one, other string, milliseconds int) {
 
 // chrootEscape is the classic escape: chroot into a subdirectory, then go up from there.
 func chrootEscape() {
-	if err := unix.Mkdir("/workspace/jail", 0o755); err != nil {
-		say("chroot", result(err))
-		return
-	}
-	if err := unix.Chroot("/workspace/jail"); err != nil {
+	if err := cmp.Or(unix.Mkdir("/workspace/jail", 0o755), unix.Chroot("/workspace/jail")); err != nil {
 		say("chroot", result(err))
 		return
 	}

@@ -230,7 +230,7 @@ func removedDefences() []removedDefence {
 		{defence: byDescriptors, without: "descriptors", row: "inherited descriptors", seen: `^inherited [1-9]`},
 		{defence: byMarked, without: "mark", row: "leaving the session", seen: `^left [1-9]`},
 		{defence: byOwnUsers, without: "users", row: "uids of another runner", seen: `the same was seen twice`},
-		{defence: byOwnNetwork, without: "network", row: "the machine's abstract sockets", seen: `^abstract done$`},
+		{defence: byOwnNetwork, without: "network", row: "the machine's abstract sockets", seen: `^unix \S+ done$`},
 		{defence: byOwnIPC, without: "ipc", row: "shared memory of another runner", seen: `^segment done\n=> EXITED 0\nsegment done$`},
 		{defence: byOwnName, without: "name", row: "the machine's name", seen: `^it succeeded$`},
 		{defence: byOwnGroups, without: "groups", row: "control groups", seen: `^sees `},
