@@ -1,11 +1,13 @@
 package agent
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"time"
 )
 
@@ -211,10 +213,7 @@ func AppendStdinWindow(b []byte, received, limit int64) []byte {
 }
 
 // AppendAck appends a KindAck frame to b.
-func AppendAck(b []byte, offset int64) []byte {
-	b = appendHeader(b, KindAck, 8)
-	return binary.BigEndian.AppendUint64(b, uint64(offset))
-}
+func AppendAck(b []byte, offset int64) []byte { return appendNumber(b, KindAck, offset) }
 
 // AppendResized appends a KindResized frame to b.
 func AppendResized(b []byte, offset int64, at time.Duration, size Size) []byte {
@@ -227,8 +226,11 @@ func AppendResized(b []byte, offset int64, at time.Duration, size Size) []byte {
 
 // AppendResizedAck appends a KindResizedAck frame to b.
 func AppendResizedAck(b []byte, at time.Duration) []byte {
-	b = appendHeader(b, KindResizedAck, 8)
-	return binary.BigEndian.AppendUint64(b, uint64(at.Microseconds()))
+	return appendNumber(b, KindResizedAck, at.Microseconds())
+}
+
+func appendNumber(b []byte, kind Kind, number int64) []byte {
+	return binary.BigEndian.AppendUint64(appendHeader(b, kind, 8), uint64(number))
 }
 
 func appendHeader(b []byte, kind Kind, body int) []byte {
@@ -243,92 +245,57 @@ const (
 	ResizedFrameSize = headerSize + resizedBody
 )
 
-// ParseOutput decodes the body of a KindOutput frame. Data is a part of body. The error is
-// ErrProtocol.
+// The functions below decode the body of a frame that a FrameReader returned, so its length is one of
+// its kind. Their error is ErrProtocol.
+
+// ParseOutput decodes the body of a KindOutput frame. Data is a part of body.
 func ParseOutput(body []byte) (stream byte, offset int64, at time.Duration, data []byte, err error) {
-	if len(body) <= outputHeader || body[0] != 1 && body[0] != 2 {
-		return 0, 0, 0, nil, fmt.Errorf("%w: malformed output frame", ErrProtocol)
+	stream = body[0]
+	if stream != 1 && stream != 2 {
+		return 0, 0, 0, nil, fmt.Errorf("%w: output of stream %d", ErrProtocol, stream)
 	}
-	offset, err = parseOffset(body[1:])
-	if err != nil {
-		return 0, 0, 0, nil, err
-	}
-	if at, err = parseTime(body[9:]); err != nil {
-		return 0, 0, 0, nil, err
-	}
-	return body[0], offset, at, body[outputHeader:], nil
+	offset, err = ParseAck(body[1:])
+	at, late := ParseResizedAck(body[9:])
+	return stream, offset, at, body[outputHeader:], cmp.Or(err, late)
 }
 
-// ParseResized decodes the body of a KindResized frame. The error is ErrProtocol.
+// ParseResized decodes the body of a KindResized frame.
 func ParseResized(body []byte) (offset int64, at time.Duration, size Size, err error) {
-	if len(body) != resizedBody {
-		return 0, 0, Size{}, fmt.Errorf("%w: malformed resized frame", ErrProtocol)
-	}
-	if offset, err = parseOffset(body); err != nil {
-		return 0, 0, Size{}, err
-	}
-	if at, err = parseTime(body[8:]); err != nil {
-		return 0, 0, Size{}, err
-	}
+	offset, err = ParseAck(body)
+	at, late := ParseResizedAck(body[8:])
 	size = Size{Columns: int(binary.BigEndian.Uint16(body[16:])), Rows: int(binary.BigEndian.Uint16(body[18:]))}
-	return offset, at, size, size.Check()
+	return offset, at, size, cmp.Or(err, late, size.Check())
 }
 
-// ParseResizedAck decodes the body of a KindResizedAck frame. The error is ErrProtocol.
-func ParseResizedAck(body []byte) (at time.Duration, err error) {
-	if len(body) != 8 {
-		return 0, fmt.Errorf("%w: malformed acknowledgement of a size", ErrProtocol)
-	}
-	return parseTime(body)
-}
-
-// ParseStdin decodes the body of a KindStdin frame. Data is a part of body. The error is
-// ErrProtocol.
+// ParseStdin decodes the body of a KindStdin frame. Data is a part of body.
 func ParseStdin(body []byte) (offset int64, data []byte, err error) {
-	if len(body) <= stdinHeader {
-		return 0, nil, fmt.Errorf("%w: malformed stdin frame", ErrProtocol)
-	}
-	offset, err = parseOffset(body)
+	offset, err = ParseAck(body)
 	return offset, body[stdinHeader:], err
 }
 
-// ParseStdinWindow decodes the body of a KindStdinWindow frame. The error is ErrProtocol.
+// ParseStdinWindow decodes the body of a KindStdinWindow frame.
 func ParseStdinWindow(body []byte) (received, limit int64, err error) {
-	if len(body) != 16 {
-		return 0, 0, fmt.Errorf("%w: malformed stdin window frame", ErrProtocol)
-	}
-	if received, err = parseOffset(body); err != nil {
-		return 0, 0, err
-	}
-	limit, err = parseOffset(body[8:])
-	return received, limit, err
-}
-
-// ParseAck decodes the body of a KindAck frame. The error is ErrProtocol.
-func ParseAck(body []byte) (offset int64, err error) {
-	if len(body) != 8 {
-		return 0, fmt.Errorf("%w: malformed acknowledgement", ErrProtocol)
-	}
-	return parseOffset(body)
+	received, err = ParseAck(body)
+	limit, far := ParseAck(body[8:])
+	return received, limit, cmp.Or(err, far)
 }
 
 // maxOffset leaves room to add a frame's length without an overflow.
 const maxOffset = 1 << 62
 
-// parseOffset decodes an offset. It returns ErrProtocol beyond maxOffset.
-func parseOffset(b []byte) (int64, error) {
-	v := binary.BigEndian.Uint64(b)
-	if v > maxOffset {
-		return 0, fmt.Errorf("%w: offset %d", ErrProtocol, v)
+// ParseAck decodes the body of a KindAck frame: an offset, as it begins other bodies, too.
+func ParseAck(body []byte) (offset int64, err error) {
+	if len(body) < 8 || binary.BigEndian.Uint64(body) > maxOffset {
+		return 0, fmt.Errorf("%w: the offset % x", ErrProtocol, body[:min(8, len(body))])
 	}
-	return int64(v), nil
+	return int64(binary.BigEndian.Uint64(body)), nil
 }
 
-// parseTime decodes a time in microseconds. It returns ErrProtocol for one that a time.Duration
-// can't hold.
-func parseTime(b []byte) (time.Duration, error) {
-	micros, err := parseOffset(b)
-	if err != nil || micros > int64(1<<63-1)/int64(time.Microsecond) {
+// ParseResizedAck decodes the body of a KindResizedAck frame: a time in microseconds that a
+// time.Duration can hold.
+func ParseResizedAck(body []byte) (at time.Duration, err error) {
+	micros, err := ParseAck(body)
+	if err != nil || micros > math.MaxInt64/int64(time.Microsecond) {
 		return 0, fmt.Errorf("%w: a time of %d µs", ErrProtocol, micros)
 	}
 	return time.Duration(micros) * time.Microsecond, nil

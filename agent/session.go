@@ -82,7 +82,11 @@ func (s *Session) Next() (Event, error) {
 			err = io.ErrUnexpectedEOF
 		}
 		if err == nil && kind == KindStdinWindow {
-			if err = s.window(body); err == nil {
+			var received, limit int64
+			if received, limit, err = ParseStdinWindow(body); err == nil {
+				err = s.stdin.open(received, limit)
+			}
+			if err == nil {
 				continue
 			}
 		}
@@ -141,14 +145,6 @@ func (s *Session) event(kind Kind, body []byte) (Event, error) {
 	default:
 		return Event{}, fmt.Errorf("%w: unexpected frame of kind %d in an execution", ErrProtocol, kind)
 	}
-}
-
-func (s *Session) window(body []byte) error {
-	received, limit, err := ParseStdinWindow(body)
-	if err != nil {
-		return err
-	}
-	return s.stdin.open(received, limit)
 }
 
 // Buffered reports whether part of another event has arrived. It ignores frames that Next doesn't

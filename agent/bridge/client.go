@@ -78,8 +78,8 @@ func (c *Client) Close() error { return c.session.Close() }
 
 // broken returns ErrBroken with the most specific reason that is known.
 func (c *Client) broken(err error) error {
-	if reason := c.guard.reason(); reason != nil {
-		err = reason
+	if reason := c.guard.failed.Load(); reason != nil {
+		err = *reason
 	}
 	if err == nil || errors.Is(err, yamux.ErrSessionShutdown) {
 		return ErrBroken

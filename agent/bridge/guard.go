@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
+	"sync/atomic"
 )
 
 // A frame of yamux: version, type, flags (2 bytes), stream (4), length (4), then length bytes of
@@ -31,8 +31,7 @@ type guard struct {
 	have   int    // bytes of header that were read
 	body   uint32 // bytes of the current frame's data that weren't read
 
-	mu  sync.Mutex // guards err
-	err error
+	failed atomic.Pointer[error] // why reading ended, if it has
 }
 
 // errHostile is in the chain of every rejection.
@@ -44,18 +43,9 @@ func (g *guard) Read(b []byte) (int, error) {
 		n, err = 0, hostile // the session must not see any of these bytes
 	}
 	if err != nil && err != io.EOF {
-		g.mu.Lock()
-		g.err = err
-		g.mu.Unlock()
+		g.failed.Store(&err)
 	}
 	return n, err
-}
-
-// reason returns the error that ended reading, if any. It is safe for concurrent use.
-func (g *guard) reason() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.err
 }
 
 func (g *guard) inspect(b []byte) error {

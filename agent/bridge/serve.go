@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/yamux"
@@ -27,7 +28,7 @@ func Serve(ctx context.Context, stream io.ReadWriteCloser, dial func() (net.Conn
 
 func serve(ctx context.Context, stream io.ReadWriteCloser, dial func() (net.Conn, error), p patience) error {
 	watched := newWatched(stream, p.keepAlive+p.silence)
-	defer watched.stop()
+	defer watched.timer.Stop()
 	session, err := yamux.Server(struct {
 		io.Reader
 		io.Writer
@@ -51,7 +52,7 @@ func serve(ctx context.Context, stream io.ReadWriteCloser, dial func() (net.Conn
 			carried.Go(func() { s.carry(there) })
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case watched.silent():
+		case watched.late.Load():
 			return fmt.Errorf("the server has been silent for %s", watched.most)
 		case errors.Is(err, yamux.ErrInvalidVersion), errors.Is(err, yamux.ErrInvalidMsgType), errors.Is(err, yamux.ErrRecvWindowExceeded),
 			errors.Is(err, yamux.ErrDuplicateStream), errors.Is(err, yamux.ErrUnexpectedFlag):
@@ -66,8 +67,7 @@ func serve(ctx context.Context, stream io.ReadWriteCloser, dial func() (net.Conn
 type server struct {
 	dial    func() (net.Conn, error)
 	first   time.Duration // how long connect retries before the agent was reached once
-	mu      sync.Mutex    // guards reached
-	reached bool          // the agent has been reached once
+	reached atomic.Bool   // the agent has been reached once
 }
 
 // carry connects one stream, and returns when both directions have ended.
@@ -121,11 +121,10 @@ func (s *server) connect() (net.Conn, error) {
 	end := time.Now().Add(s.first)
 	for {
 		conn, err := s.dial()
-		s.mu.Lock()
-		s.reached = s.reached || err == nil
-		met := s.reached
-		s.mu.Unlock()
-		if err == nil || met || time.Now().After(end) {
+		if err == nil {
+			s.reached.Store(true)
+		}
+		if s.reached.Load() || time.Now().After(end) {
 			return conn, err
 		}
 		<-time.After(firstPause)
@@ -137,13 +136,13 @@ type watched struct {
 	stream io.ReadWriteCloser
 	most   time.Duration // longest time without a byte
 	timer  *time.Timer
-	late   chan struct{} // closed by the timer, before it closes stream
+	late   atomic.Bool // set by the timer, before it closes stream
 }
 
 func newWatched(stream io.ReadWriteCloser, most time.Duration) *watched {
-	w := &watched{stream: stream, most: most, late: make(chan struct{})}
+	w := &watched{stream: stream, most: most}
 	w.timer = time.AfterFunc(most, func() {
-		close(w.late)
+		w.late.Store(true)
 		_ = stream.Close()
 	})
 	return w
@@ -158,15 +157,3 @@ func (w *watched) Read(b []byte) (int, error) {
 	}
 	return n, err
 }
-
-func (w *watched) silent() bool {
-	select {
-	case <-w.late:
-		return true
-	default:
-		return false
-	}
-}
-
-// stop ends the watch. The stream stays open.
-func (w *watched) stop() { w.timer.Stop() }

@@ -215,16 +215,6 @@ func (x *execution) ending() bool {
 	return x.ended || x.dying
 }
 
-// alive calls f with the process, unless the command has ended.
-func (x *execution) alive(f func(Process)) {
-	x.mu.Lock()
-	ended := x.ended
-	x.mu.Unlock()
-	if !ended {
-		f(x.process)
-	}
-}
-
 // emit adds output to the backlog. It blocks while the budget is used up, so that the program
 // blocks on its pipe.
 func (x *execution) emit(stream byte, data []byte) {

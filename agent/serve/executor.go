@@ -25,24 +25,9 @@ type Executor interface {
 	Start(start agent.Start) (Process, error)
 	// Now returns the usage of the whole runner, including commands that have ended.
 	Now() Now
-	Files
-	Finder
-}
-
-// A Warmer is an Executor that can load an interpreter.
-type Warmer interface {
 	// Warm returns when the interpreter and its modules are loaded.
 	Warm(warm agent.Warm) (agent.Warmed, error)
-}
 
-// A WarmStarter is a Process that reports whether it was started from a preloaded interpreter. If
-// it wasn't, cold is the reason; "" if none is loaded.
-type WarmStarter interface {
-	StartedWarm() (warm bool, cold string)
-}
-
-// Files are a runner's files.
-type Files interface {
 	// List calls each with every entry. It ends with each's error.
 	List(list agent.ListDir, each func(agent.FileInfo) error) error
 	// Stat describes the entry at path, or with follow the target of a link.
@@ -55,12 +40,9 @@ type Files interface {
 	// once. Content(i) returns the bytes of update.Write[i]. Apply calls it once for each file, in
 	// order, and needn't read all of it. An error of such a reader ends apply, which returns it.
 	Update(update agent.Update) (apply func(content func(i int) io.Reader) (agent.Updated, error), err error)
-}
 
-// A Finder searches and watches a runner's files. Its methods return early when ctx ends; their
-// result is then ignored.
-type Finder interface {
-	// Search returns the matches of a search, sorted by path.
+	// Search returns the matches of a search, sorted by path. It returns early when ctx ends; the result is then
+	// ignored.
 	Search(ctx context.Context, search agent.Search) (agent.Found, error)
 	// Watch calls each without changes once it watches, then with changes. It returns when ctx ends
 	// or each fails. Otherwise it returns an [*agent.Error] that says why it can't watch.
@@ -74,6 +56,9 @@ type Process interface {
 	// Write. If stdin is an Ender, the server calls End instead of Close when the client ended
 	// stdin.
 	Pipes() (stdin io.WriteCloser, stdout, stderr io.Reader)
+	// StartedWarm reports whether it was started from a preloaded interpreter. If it wasn't, cold is the
+	// reason; "" if none is loaded.
+	StartedWarm() (warm bool, cold string)
 	// Wait returns when the command itself has ended; processes that it started may continue. It is
 	// called once.
 	Wait() Status

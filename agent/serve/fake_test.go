@@ -150,6 +150,14 @@ func (h *fakeHost) Now() (now serve.Now) {
 	return now
 }
 
+// StartedWarm implements [serve.Process].
+func (p *fakeProcess) StartedWarm() (warm bool, cold string) { return false, "" }
+
+// Warm implements [serve.Executor].
+func (h *fakeHost) Warm(agent.Warm) (agent.Warmed, error) {
+	return agent.Warmed{}, &agent.Error{Code: agent.ErrInvalid, Message: "this runner can't load an interpreter"}
+}
+
 // Excessive implements [serve.Process].
 func (p *fakeProcess) Excessive() bool { return p.start.Argv[0] == "excessive" }
 

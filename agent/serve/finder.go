@@ -29,9 +29,6 @@ func (t *transfer) search(search agent.Search) error {
 
 // checkSearch returns ErrInvalid for a search that can't be run.
 func checkSearch(search agent.Search) error {
-	invalid := func(field, message string) error {
-		return &agent.Error{Code: agent.ErrInvalid, Field: field, Message: message}
-	}
 	_, err := path.Match(search.Name, "")
 	switch {
 	case err != nil:

@@ -90,12 +90,8 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 // temporary reports whether an error of accept(2) is temporary: it concerns one stream, or the machine
 // lacks a resource.
 func temporary(err error) bool {
-	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
-		if errors.Is(err, errno) {
-			return true
-		}
-	}
-	return false
+	lacks := []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED}
+	return slices.ContainsFunc(lacks, func(errno error) bool { return errors.Is(err, errno) })
 }
 
 // Handle serves one stream and closes it. It returns when the stream or ctx has ended.
@@ -105,9 +101,7 @@ func (s *Server) Handle(ctx context.Context, conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	err := s.handle(conn)
-	var e *agent.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*agent.Error](s.handle(conn)); ok {
 		_ = conn.SetWriteDeadline(time.Now().Add(transferTimeout))
 		_ = s.respond(conn, agent.Response{Error: e}) // the stream may be broken
 	}
@@ -178,17 +172,14 @@ func (s *Server) serve(conn net.Conn, frames *agent.FrameReader, request agent.R
 }
 
 func (s *Server) warm(conn net.Conn, warm agent.Warm) error {
-	warmer, ok := s.executor.(Warmer)
 	nul := func(s string) bool { return s == "" || strings.IndexByte(s, 0) >= 0 }
 	switch {
-	case !ok:
-		return &agent.Error{Code: agent.ErrInvalid, Message: "this runner can't load an interpreter"}
 	case warm.Interpreter != agent.InterpreterPython:
-		return &agent.Error{Code: agent.ErrInvalid, Field: "interpreter", Message: "is unknown to this agent"}
+		return invalid("interpreter", "is unknown to this agent")
 	case slices.ContainsFunc(warm.Modules, nul), slices.ContainsFunc(warm.Env, nul):
-		return &agent.Error{Code: agent.ErrInvalid, Field: "modules", Message: "must not contain NUL"}
+		return invalid("modules", "must not contain NUL")
 	}
-	warmed, err := warmer.Warm(warm)
+	warmed, err := s.executor.Warm(warm)
 	if err != nil {
 		return err
 	}
@@ -280,10 +271,11 @@ func (s *Server) register(start agent.Start) (x *execution, fresh bool, err erro
 	return x, true, nil
 }
 
+func invalid(field, message string) error {
+	return &agent.Error{Code: agent.ErrInvalid, Field: field, Message: message}
+}
+
 func check(start agent.Start) error {
-	invalid := func(field, message string) error {
-		return &agent.Error{Code: agent.ErrInvalid, Field: field, Message: message}
-	}
 	nul := func(s string) bool { return strings.IndexByte(s, 0) >= 0 }
 	switch {
 	case start.ID == "" || len(start.ID) > maxID:
@@ -382,8 +374,7 @@ func (s *Server) count(n int) {
 
 // visible converts an error of the executor to one that clients may see.
 func (s *Server) visible(err error) error {
-	var e *agent.Error
-	if err == nil || errors.As(err, &e) || errors.Is(err, errStream) {
+	if _, known := errors.AsType[*agent.Error](err); err == nil || known || errors.Is(err, errStream) {
 		return err
 	}
 	if s.config.Report != nil {

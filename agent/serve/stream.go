@@ -36,7 +36,9 @@ func (x *execution) follow(conn net.Conn, frames *agent.FrameReader, from agent.
 	if err != nil {
 		return false, err
 	}
-	if hello, err = agent.AppendJSON(hello, agent.KindStarted, x.began()); err != nil {
+	started := agent.Started{Ago: time.Since(x.at)}
+	started.Warm, started.Cold = x.process.StartedWarm()
+	if hello, err = agent.AppendJSON(hello, agent.KindStarted, started); err != nil {
 		return false, err
 	}
 	// The response, the start, the window and the rest of a split frame are one write.
@@ -53,14 +55,6 @@ func (x *execution) follow(conn net.Conn, frames *agent.FrameReader, from agent.
 	x.mu.Unlock()
 	<-sending
 	return settled, err
-}
-
-func (x *execution) began() agent.Started {
-	started := agent.Started{Ago: time.Since(x.at)}
-	if t, ok := x.process.(WarmStarter); ok {
-		started.Warm, started.Cold = t.StartedWarm()
-	}
-	return started
 }
 
 // attach replaces the current stream, waits for its end, and returns the position to send from.
@@ -203,9 +197,10 @@ func (st *stream) receive(frames *agent.FrameReader) (settled bool, err error) {
 		case agent.KindSignal:
 			var signal agent.Signal
 			if err = agent.ParseJSON(body, &signal); err == nil {
-				known := true
-				x.alive(func(p Process) { known = p.Signal(signal.Name) })
-				if !known {
+				x.mu.Lock()
+				ended := x.ended
+				x.mu.Unlock()
+				if !ended && !x.process.Signal(signal.Name) {
 					err = fmt.Errorf("%w: unknown signal %.20q", agent.ErrProtocol, signal.Name)
 				}
 			}

@@ -10,7 +10,7 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// Search implements serve.Finder. There are no directories.
+// Search implements serve.Executor. There are no directories.
 func (h *programs) Search(_ context.Context, search agent.Search) (found agent.Found, err error) {
 	err = h.List(agent.ListDir{}, func(info agent.FileInfo) error {
 		if named, _ := path.Match(search.Name, path.Base(string(info.Path))); search.Name != "" && !named {
@@ -42,7 +42,7 @@ func (h *programs) change(kind agent.ChangeKind, path string) {
 	h.news = make(chan struct{})
 }
 
-// Watch implements serve.Finder. The directory "flood" changes all the time.
+// Watch implements serve.Executor. The directory "flood" changes all the time.
 func (h *programs) Watch(ctx context.Context, watch agent.Watch, each func(agent.Changes) error) error {
 	if watch.Path == "none" {
 		return &agent.Error{Code: agent.ErrNotFound, Path: watch.Path, Message: "no such file or directory"}

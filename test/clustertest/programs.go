@@ -235,6 +235,14 @@ func (h *programs) Now() (now serve.Now) {
 	return now
 }
 
+// Warm implements serve.Executor.
+func (h *programs) Warm(agent.Warm) (agent.Warmed, error) {
+	return agent.Warmed{}, &agent.Error{Code: agent.ErrInvalid, Message: "this runner can't load an interpreter"}
+}
+
+// StartedWarm implements serve.Process.
+func (p *program) StartedWarm() (warm bool, cold string) { return false, "" }
+
 // Excessive implements serve.Process.
 func (p *program) Excessive() bool { return false }
 
@@ -244,7 +252,7 @@ func (p *program) Refused() int64 { return 0 }
 // Close implements serve.Process.
 func (p *program) Close() serve.Usage { return serve.Usage{} }
 
-// List implements serve.Files.
+// List implements serve.Executor.
 func (h *programs) List(_ agent.ListDir, each func(agent.FileInfo) error) error {
 	h.mu.Lock()
 	var all []agent.FileInfo
@@ -261,7 +269,7 @@ func (h *programs) List(_ agent.ListDir, each func(agent.FileInfo) error) error 
 	return nil
 }
 
-// Stat implements serve.Files.
+// Stat implements serve.Executor.
 func (h *programs) Stat(path string, _ bool) (agent.FileInfo, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -272,7 +280,7 @@ func (h *programs) Stat(path string, _ bool) (agent.FileInfo, error) {
 	return h.info(path, data), nil
 }
 
-// Open implements serve.Files.
+// Open implements serve.Executor.
 func (h *programs) Open(path string) (agent.FileInfo, io.ReadSeekCloser, error) {
 	info, err := h.Stat(path, true)
 	if err != nil {
@@ -309,7 +317,7 @@ func (h *programs) Move(move agent.Move) (agent.FileInfo, error) {
 	return h.info(move.To, data), nil
 }
 
-// Update implements serve.Files.
+// Update implements serve.Executor.
 func (h *programs) Update(update agent.Update) (func(func(int) io.Reader) (agent.Updated, error), error) {
 	return func(content func(int) io.Reader) (agent.Updated, error) {
 		updated := agent.Updated{Written: []string{}, Deleted: []string{}}

@@ -24,7 +24,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/paths"
 )
 
-// Files are a runner's files. It implements serve.Files and serve.Finder, and its methods are safe
+// Files are a runner's files. Its methods implement those of serve.Executor, and are safe
 // for concurrent use.
 type Files struct {
 	root      int    // descriptor of /
@@ -184,7 +184,7 @@ func pseudo(fd int) bool {
 	return false
 }
 
-// Stat implements serve.Files.
+// Stat implements serve.Executor.
 func (f *Files) Stat(p string, follow bool) (agent.FileInfo, error) {
 	fd, l, err := f.openPath(p, follow)
 	if err != nil {
@@ -198,7 +198,7 @@ func (f *Files) Stat(p string, follow bool) (agent.FileInfo, error) {
 	return f.info(fd, "", l.raw, &stat), nil
 }
 
-// Open implements serve.Files.
+// Open implements serve.Executor.
 func (f *Files) Open(p string) (agent.FileInfo, io.ReadSeekCloser, error) {
 	// Open the file for reading only after it is known to be regular: opening a FIFO or a device
 	// has effects.

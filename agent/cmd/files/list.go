@@ -29,7 +29,7 @@ type listing struct {
 	later     []string // deep directories that are listed at the end
 }
 
-// List implements serve.Files. The paths of entries are relative to the directory.
+// List implements serve.Executor. The paths of entries are relative to the directory.
 func (f *Files) List(list agent.ListDir, each func(agent.FileInfo) error) error {
 	fd, top, longest, err := f.openTop(list.Path)
 	if err != nil {

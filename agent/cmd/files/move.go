@@ -8,7 +8,7 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// Move implements serve.Files. The kernel renames the entry atomically, or changes nothing.
+// Move implements serve.Executor. The kernel renames the entry atomically, or changes nothing.
 func (f *Files) Move(move agent.Move) (info agent.FileInfo, err error) {
 	if e := f.mayProtect(move.Protected); e != nil {
 		return agent.FileInfo{}, e

@@ -43,7 +43,7 @@ type search struct {
 	size    int   // of the response, in bytes
 }
 
-// Search implements serve.Finder.
+// Search implements serve.Executor.
 func (f *Files) Search(ctx context.Context, wanted agent.Search) (agent.Found, error) {
 	var err error
 	if wanted.Name, err = paths.Bytes(wanted.Name); err != nil {

@@ -23,7 +23,7 @@ const (
 	directoryMode = 0o755
 )
 
-// Update implements serve.Files.
+// Update implements serve.Executor.
 func (f *Files) Update(update agent.Update) (func(content func(i int) io.Reader) (agent.Updated, error), error) {
 	if e := f.mayProtect(update.Protected); e != nil {
 		return nil, e

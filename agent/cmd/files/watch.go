@@ -38,7 +38,7 @@ const watchMask = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MODIFY | unix.IN_ATT
 // work.
 var errOverflow = errors.New("changes were lost")
 
-// Watch implements serve.Finder.
+// Watch implements serve.Executor.
 func (f *Files) Watch(ctx context.Context, wanted agent.Watch, each func(agent.Changes) error) error {
 	root, _, err := f.openDirectory(wanted.Path, unix.O_PATH)
 	if err != nil {

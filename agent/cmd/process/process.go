@@ -40,7 +40,7 @@ type startMode struct {
 	cold string // why not; "" also if the runner has no zygote
 }
 
-// StartedWarm implements serve.WarmStarter.
+// StartedWarm implements serve.Process.
 func (p *process) StartedWarm() (warm bool, cold string) { return p.mode.warm, p.mode.cold }
 
 func (p *process) Pipes() (stdin io.WriteCloser, stdout, stderr io.Reader) {
