@@ -38,32 +38,22 @@ func startThread(prepare func() error) (*Thread, error) {
 	return t, <-ready
 }
 
-// zygoteCapabilities are those that a zygote needs to give its children a user and a mark.
-var zygoteCapabilities = []uintptr{unix.CAP_SETUID, unix.CAP_SETGID}
-
-// newZygoteThread starts a thread whose programs can have zygoteCapabilities as ambient ones, and
-// no others. It must be called before the bounding set is emptied: afterwards no thread can make a
-// capability inheritable.
+// newZygoteThread starts a thread whose programs can have two capabilities as ambient ones, and no
+// others: those that a zygote needs to give its children a user and a mark. It must be called before
+// the bounding set is emptied: afterwards no thread can make a capability inheritable.
 func newZygoteThread() (*Thread, error) {
 	return startThread(func() error {
-		if err := inherit(zygoteCapabilities); err != nil {
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var data [2]unix.CapUserData
+		if err := unix.Capget(&header, &data[0]); err != nil {
+			return err
+		}
+		data[0].Inheritable |= 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID
+		if err := thisThread(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&data)), 0); err != nil {
 			return err
 		}
 		return dropBounding(thisThread)
 	})
-}
-
-// inherit makes capabilities inheritable on this thread.
-func inherit(capabilities []uintptr) error {
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	if err := unix.Capget(&header, &data[0]); err != nil {
-		return err
-	}
-	for _, c := range capabilities {
-		data[c/32].Inheritable |= 1 << (c % 32)
-	}
-	return thisThread(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&data)), 0)
 }
 
 // End ends the thread. It may be called once.

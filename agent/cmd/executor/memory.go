@@ -1,15 +1,15 @@
 package executor
 
 import (
+	"bytes"
 	"os"
 	"runtime"
 	"runtime/debug"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/rockpool/rockpool/agent/cmd/proc"
 )
 
 // The agent stays small, since a hundred runners are idle for each one that is busy. It bounds its heap, and returns
@@ -114,21 +114,16 @@ func (i *idler) giveBack() {
 
 // inUse returns the agent's anonymous memory in KiB, 0 if it is unknown.
 func inUse() int {
-	fd, err := unix.Open("/proc/self/statm", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return 0
-	}
-	defer func() { _ = unix.Close(fd) }()
-	var text [128]byte
-	n, _ := unix.Read(fd, text[:])
+	var buf [128]byte
+	text, _ := proc.Read(os.Getpid(), "statm", buf[:])
 	// Total, resident, and file-backed resident pages.
 	var pages [3]int
 	field := 0
-	for word := range strings.FieldsSeq(string(text[:max(n, 0)])) {
+	for word := range bytes.FieldsSeq(text) {
 		if field == len(pages) {
 			break
 		}
-		pages[field], _ = strconv.Atoi(word)
+		pages[field], _ = strconv.Atoi(string(word))
 		field++
 	}
 	return (pages[1] - pages[2]) * (os.Getpagesize() >> 10)

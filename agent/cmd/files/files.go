@@ -15,6 +15,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,12 +28,13 @@ import (
 // Files are a runner's files. Its methods implement those of serve.Executor, and are safe
 // for concurrent use.
 type Files struct {
-	root      int    // descriptor of /
-	workspace string // absolute and clean
-	ownUser   bool   // commands have a user of their own
-	names     names
-	foreign   *foreign     // nil if all files are the runner's
-	watched   atomic.Int64 // directories, by all watchers together
+	root      int                      // descriptor of /
+	workspace string                   // absolute and clean
+	ownUser   bool                     // commands have a user of their own
+	users     func() map[uint32]string // names, read once, because a runner's own files of them are read-only
+	groups    func() map[uint32]string // the same
+	foreign   *foreign                 // nil if all files are the runner's
+	watched   atomic.Int64             // directories, by all watchers together
 }
 
 // New returns the files of a runner with this workspace. With ownUser, commands have a user of their
@@ -40,6 +42,8 @@ type Files struct {
 // on these belong to the runner. The agent accesses all other files with a command's rights.
 func New(workspace, home string, ownUser bool, ownMounts ...string) (*Files, error) {
 	f := &Files{workspace: path.Clean(workspace), ownUser: ownUser}
+	f.users = sync.OnceValue(func() map[uint32]string { return readNames("/etc/passwd") })
+	f.groups = sync.OnceValue(func() map[uint32]string { return readNames("/etc/group") })
 	if ownUser {
 		if err := own(unix.AT_FDCWD, f.workspace, false); err != nil {
 			return nil, &os.PathError{Op: "own", Path: workspace, Err: err}
@@ -236,8 +240,8 @@ func (f *Files) info(dir int, name, path string, stat *unix.Stat_t) agent.FileIn
 		Size:       stat.Size,
 		ModifiedAt: modified(stat),
 		Mode:       stat.Mode & 0o7777,
-		Owner:      f.names.user(stat.Uid),
-		Group:      f.names.group(stat.Gid),
+		Owner:      named(f.users(), stat.Uid),
+		Group:      named(f.groups(), stat.Gid),
 	}
 	switch stat.Mode & unix.S_IFMT {
 	case unix.S_IFREG:

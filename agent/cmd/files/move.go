@@ -54,7 +54,10 @@ func (f *Files) move(move agent.Move) (agent.FileInfo, error) {
 	if isBelow(to.at, from.at) {
 		return agent.FileInfo{}, &agent.Error{Code: agent.ErrInvalid, Field: "to", Path: move.To, Message: "is inside the directory that is moved"}
 	}
-	if err := f.rename(from, to); err != nil {
+	// It replaces no entry. It stays within a mount, so that both ends have the same rights.
+	if _, err := f.at(from.dir, func() (int, error) {
+		return 0, unix.Renameat2(from.dir, from.name, to.dir, to.name, unix.RENAME_NOREPLACE)
+	}); err != nil {
 		return agent.FileInfo{}, moveError(move, err)
 	}
 	return info, nil
@@ -87,14 +90,6 @@ func (c *checker) end(p string) (end, *agent.Error) {
 		return end{}, e
 	}
 	return end{l, fd, path.Base(l.at)}, nil
-}
-
-// rename replaces no entry. It stays within a mount, so that both ends have the same rights.
-func (f *Files) rename(from, to end) error {
-	_, err := f.at(from.dir, func() (int, error) {
-		return 0, unix.Renameat2(from.dir, from.name, to.dir, to.name, unix.RENAME_NOREPLACE)
-	})
-	return err
 }
 
 func moveError(move agent.Move, err error) *agent.Error {

@@ -3,28 +3,11 @@ package files
 import (
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/rockpool/rockpool/agent/cmd/confinement"
 )
 
-// names are the users and groups in the runner's own files. They are read once, because these files
-// are read-only in a runner.
-type names struct {
-	once          sync.Once
-	users, groups map[uint32]string
-}
-
-func (n *names) user(id uint32) string {
-	n.once.Do(n.read)
-	return named(n.users, id)
-}
-
-func (n *names) group(id uint32) string {
-	n.once.Do(n.read)
-	return named(n.groups, id)
-}
-
+// named returns the name of an id, or its number.
 func named(names map[uint32]string, id uint32) string {
 	if name, ok := names[id]; ok {
 		return name
@@ -32,13 +15,8 @@ func named(names map[uint32]string, id uint32) string {
 	return strconv.FormatUint(uint64(id), 10)
 }
 
-// read reads both files. Missing files leave ids without names.
-func (n *names) read() {
-	n.users = readNames("/etc/passwd")
-	n.groups = readNames("/etc/group")
-}
-
-// readNames reads lines of the form name:password:id… The first name of an id wins.
+// readNames reads lines of the form name:password:id… The first name of an id wins. Without the file
+// ids have no names.
 func readNames(path string) map[uint32]string {
 	names := map[uint32]string{}
 	for line := range strings.Lines(confinement.ReadSmall(path)) {

@@ -20,13 +20,9 @@ const (
 // remove carries out a deletion. It reports whether anything existed: the path, or the directory to
 // empty.
 func (f *Files) remove(d deletion) (was bool, err error) {
-	name := d.path
-	if !d.inside {
-		name = path.Dir(d.path)
-	}
-	flags := uint64(unix.O_RDONLY)
-	if !d.inside {
-		flags = unix.O_PATH
+	name, flags := path.Dir(d.path), uint64(unix.O_PATH)
+	if d.inside {
+		name, flags = d.path, unix.O_RDONLY
 	}
 	fd, err := f.open(name, flags|unix.O_DIRECTORY)
 	if err == unix.ENOENT || err == unix.ENOTDIR {

@@ -74,8 +74,7 @@ func (p *plan) apply(content func(i int) io.Reader) (agent.Updated, error) {
 		} else {
 			stat, err = p.files.write(p.writes[i], w, protected, content(i))
 		}
-		var broken *contentError
-		if errors.As(err, &broken) {
+		if broken, ok := errors.AsType[*contentError](err); ok {
 			return updated, broken.err
 		}
 		if err != nil {

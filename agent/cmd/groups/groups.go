@@ -100,13 +100,26 @@ func Open(names string, first int, t *confinement.Thread, fork func(group int) l
 			return fork(launch.NoGroup).On(t), join(t, trees, restGroups)
 		}
 	}
-	one, err := g.open(groupName(0), false)
+	g.together = &Counters{trees: trees, name: ".", kept: newKeptFiles()}
+	one, err := g.add(groupName(0), false)
 	if err != nil {
 		return nil, err
 	}
-	g.free, g.made, g.all = append(g.free, one), 1, append(g.all, one)
-	g.together = &Counters{trees: trees, name: ".", kept: newKeptFiles()}
+	g.free = append(g.free, one)
 	return g, nil
+}
+
+// add opens a group. The caller holds the mutex.
+func (g *Groups) add(name string, root bool) (*Group, error) {
+	one, err := g.open(name, root)
+	if err != nil {
+		return nil, err
+	}
+	g.all = append(g.all, one)
+	if one.Own() {
+		g.made++
+	}
+	return one, nil
 }
 
 func groupName(i int) string { return "x" + strconv.Itoa(i) }
@@ -121,29 +134,19 @@ func (g *Groups) Take(root bool) (*Group, error) {
 		g.free = g.free[1:]
 		return one, nil
 	}
-	name, keep := restGroups, &g.rest
-	switch {
-	case root:
-		keep = &g.root
 	// A group for one command is opened when it is first needed.
-	case g.made < ownGroups:
-		name, keep = groupName(g.made), nil
+	if g.made < ownGroups && !root {
+		return g.add(groupName(g.made), false)
 	}
-	if keep != nil && *keep != nil {
-		return *keep, nil
+	shared := &g.rest
+	if root {
+		shared = &g.root
 	}
-	one, err := g.open(name, root)
-	if err != nil {
-		return nil, err
+	var err error
+	if *shared == nil {
+		*shared, err = g.add(restGroups, root)
 	}
-	g.all = append(g.all, one)
-	switch {
-	case keep != nil:
-		*keep = one
-	default:
-		g.made++
-	}
-	return one, nil
+	return *shared, err
 }
 
 // Now adds the usage of all commands since the runner's start, and what they hold now. It reports

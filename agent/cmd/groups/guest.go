@@ -97,11 +97,6 @@ func (c *GuestGroup) Hold() (release func()) {
 // Refused returns the number of forks that were refused since the runner's start.
 func (c *GuestGroup) Refused() int64 {
 	var text [64]byte
-	n, err := unix.Pread(c.events, text[:], 0)
-	if err != nil {
-		return 0
-	}
-	_, number, _ := strings.Cut(strings.TrimSpace(string(text[:n])), " ")
-	count, _ := strconv.ParseInt(number, 10, 64)
-	return count
+	n, _ := unix.Pread(c.events, text[:], 0)
+	return sum(text[:max(n, 0)], "max")
 }

@@ -45,15 +45,7 @@ func FindRunnerGroup() *RunnerGroup {
 // machine's, can't.
 func limits(trees map[string]int, name string) bool {
 	tree, ok := trees[name]
-	if !ok {
-		return false
-	}
-	fd, err := openIn(tree, "pids.max", unix.O_RDONLY)
-	if err != nil {
-		return false
-	}
-	_ = unix.Close(fd)
-	return true
+	return ok && unix.Faccessat(tree, "pids.max", unix.R_OK, 0) == nil
 }
 
 // A groupPath is the path at which a group is mounted.

@@ -96,19 +96,8 @@ func (c *Counters) of(name string) *Counters {
 // processorTime returns the processor time in nanoseconds: total, user, and system.
 func (c *Counters) processorTime() (all, user, system int64) {
 	var buf [1024]byte
-	for line := range bytes.Lines(c.text(buf[:], "cpuacct", "cpu.stat")) {
-		name, value, _ := bytes.Cut(bytes.TrimSpace(line), []byte(" "))
-		number, _ := strconv.ParseInt(string(value), 10, 64)
-		switch string(name) {
-		case "usage_usec":
-			all = number * 1000
-		case "user_usec":
-			user = number * 1000
-		case "system_usec":
-			system = number * 1000
-		}
-	}
-	return all, user, system
+	text := c.text(buf[:], "cpuacct", "cpu.stat")
+	return 1000 * sum(text, "usage_usec"), 1000 * sum(text, "user_usec"), 1000 * sum(text, "system_usec")
 }
 
 func (c *Counters) bytes() (read, written int64) {
@@ -151,8 +140,7 @@ func (c *Counters) readPeak() int64 {
 	}
 	var buf [32]byte
 	n, _ := c.memoryPeak.ReadAt(buf[:], 0)
-	number, _ := strconv.ParseInt(string(bytes.TrimSpace(buf[:n])), 10, 64)
-	return number
+	return sum(buf[:n], "")
 }
 
 // mostBeyond is how many bytes of socket buffers all commands may have beyond their limit.

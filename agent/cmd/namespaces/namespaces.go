@@ -66,17 +66,6 @@ func Start(kind Kind, socket *os.File, network bool, args ...string) (pid int, e
 	return pid, nil
 }
 
-// EnterMachine completes the namespaces of [Machine] from inside: it brings up the loopback
-// interface of a new network, and makes a root with a directory of the machine as [Workspace].
-func EnterMachine(workspace string, network bool) error {
-	if !network {
-		if err := RaiseLoopback(); err != nil {
-			return fmt.Errorf("lo: %w", err)
-		}
-	}
-	return enterMachine(workspace)
-}
-
 // mapUsers returns the map of the ids of a nested runner. Root is the machine's root. All others
 // are mapped to ids that nobody has on the machine: the first person who works on it is usually
 // 1000, which is the user of commands here. If those ids are unavailable, since the task has a user

@@ -22,9 +22,15 @@ var ofItsOwn = map[string]bool{
 // nomads are Nomad's directories in every kind of task.
 var nomads = map[string]bool{"alloc": true, "local": true, "secrets": true, "private": true}
 
-// enterMachine makes a root of the machine's files, read-only, with a directory of the machine as
-// its workspace, and enters it.
-func enterMachine(workspace string) error {
+// EnterMachine completes the namespaces of [Machine] from inside: it brings up the loopback
+// interface of a new network, and enters a root of the machine's files, read-only, with a directory of
+// the machine as [Workspace].
+func EnterMachine(workspace string, network bool) error {
+	if !network {
+		if err := RaiseLoopback(); err != nil {
+			return fmt.Errorf("lo: %w", err)
+		}
+	}
 	// Open it first: it may be below a directory that is covered.
 	tree, err := unix.OpenTree(unix.AT_FDCWD, workspace, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {

@@ -75,7 +75,9 @@ func parseStatus(text []byte) (s Status) {
 				}
 			}
 		case "NSsid":
-			s.Session = firstOf(value)
+			// The first of its ids, of which it has one for each PID namespace from the agent's own inwards.
+			first, _, _ := bytes.Cut(value, []byte("\t"))
+			s.Session, _ = strconv.Atoi(string(first))
 		case "Threads":
 			s.Threads, _ = strconv.Atoi(string(value))
 		}
@@ -83,14 +85,6 @@ func parseStatus(text []byte) (s Status) {
 	// A process whose first thread has ended is a zombie, although other threads may run.
 	s.Dead = (state == 'Z' || state == 'X') && s.Threads <= 1
 	return s
-}
-
-// firstOf returns the first of the ids in value, of which there is one for each PID namespace from
-// the agent's own inwards.
-func firstOf(value []byte) int {
-	first, _, _ := bytes.Cut(value, []byte("\t"))
-	n, _ := strconv.Atoi(string(first))
-	return n
 }
 
 // PIDs returns the ids of all processes except the agent. All reports whether /proc could be read

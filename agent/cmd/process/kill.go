@@ -117,7 +117,12 @@ func (p *process) Signal(name string) bool {
 		return false
 	}
 	// After the leader was reaped, its process group id may be reused.
-	p.starter.reaper.ifUnreaped(p, func() { _ = unix.Kill(-p.pid, signal) })
+	r := p.starter.reaper
+	r.unreaped(func() {
+		if r.leaders[p.pid] == p {
+			_ = unix.Kill(-p.pid, signal)
+		}
+	})
 	group := p.foreground()
 	if group == 0 || group == p.pid {
 		return true

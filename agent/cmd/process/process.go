@@ -77,8 +77,12 @@ func (p *process) Close() serve.Usage {
 	p.leaveGroup()
 	// No process has the mark any longer, so another execution may get it.
 	p.starter.marks.free(p.mark)
-	if p.starter.OwnIPC {
-		p.starter.reaper.ifIdle(kernelmemory.RemoveSegments)
+	if r := p.starter.reaper; p.starter.OwnIPC {
+		r.unreaped(func() {
+			if len(r.marked) == 0 { // no command runs
+				kernelmemory.RemoveSegments()
+			}
+		})
 	}
 	return usage
 }

@@ -110,35 +110,17 @@ func (r *reaper) forget(p *process) serve.Usage {
 	return p.usage
 }
 
-// ifIdle calls do if no command runs. No command can start before do returns.
-func (r *reaper) ifIdle(do func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.marked) == 0 {
-		do()
-	}
-}
-
 func (r *reaper) alone(p *process) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.marked) == 1 && r.marked[p.mark] == p
 }
 
-// unreaped calls do. No child is reaped before do returns.
+// unreaped calls do. No command starts and no child is reaped before do returns.
 func (r *reaper) unreaped(do func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	do()
-}
-
-// ifUnreaped calls do unless p's leader was reaped. It isn't reaped before do returns.
-func (r *reaper) ifUnreaped(p *process, do func()) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.leaders[p.pid] == p {
-		do()
-	}
 }
 
 // peek returns a child that has ended, without reaping it. It returns 0 if none has, and ECHILD if

@@ -140,8 +140,7 @@ func (s *Starter) start(start agent.Start, dir string, candidates []string, mark
 	}
 	p.leaveGroup()
 	ends.close()
-	var known *agent.Error
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*agent.Error](err); ok {
 		return nil, known
 	}
 	if err == unix.EACCES && s.marking && who == confinement.User && !searchable(dir) {

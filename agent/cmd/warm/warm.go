@@ -132,8 +132,7 @@ func (w *Warmer) start(want agent.Warm, path string) (*zygote, error) {
 				_ = unix.Kill(pid, unix.SIGKILL)
 			}
 		})
-		var known *agent.Error
-		if !errors.As(err, &known) {
+		if _, known := errors.AsType[*agent.Error](err); !known {
 			return nil, &agent.Error{Code: agent.ErrInternal, Field: "interpreter", Path: path, Message: "ended while it was loading: " + lastLine(says)}
 		}
 		return nil, err
