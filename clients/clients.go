@@ -74,9 +74,6 @@ var refusals = [bounds]string{
 	Bodies:             "all callers together have reached the limit of memory for requests and answers (--body-memory): try again later",
 }
 
-// refusal returns the error for a peer that has reached the limit.
-func (b Bound) refusal() error { return runtime.Errorf(runtime.CodeQuotaExceeded, "%s", refusals[b]) }
-
 // A budget limits an amount that is held concurrently. It has no queue: what doesn't fit is
 // refused. It is safe for concurrent use, and never blocks.
 type budget struct {
@@ -97,9 +94,6 @@ func (b *budget) acquire(n int64) bool {
 	}
 }
 
-// release gives back n, which acquire has taken.
-func (b *budget) release(n int64) { b.used.Add(-n) }
-
 // acquire takes n of each budget, except of those that are nil. If one is full, it takes nothing and
 // returns its index; otherwise -1.
 func acquire(n int64, of ...*budget) (full int) {
@@ -116,7 +110,7 @@ func acquire(n int64, of ...*budget) (full int) {
 func release(n int64, of ...*budget) {
 	for _, b := range of {
 		if b != nil {
-			b.release(n)
+			b.used.Add(-n)
 		}
 	}
 }
@@ -302,5 +296,5 @@ func (p *Limiter) Usage() Usage {
 // refuse counts a refusal, and returns its error.
 func (p *Limiter) refuse(b Bound) error {
 	p.refused[b].Add(1)
-	return b.refusal()
+	return runtime.Errorf(runtime.CodeQuotaExceeded, "%s", refusals[b])
 }

@@ -22,13 +22,13 @@ func TestDoctorJudgesASandbox(t *testing.T) {
 			"uid": {"1000"}, "CapEff": {"0000000000000000"}, "CapBnd": {"0000000000000000"}, "NoNewPrivs": {"1"}, "Seccomp": {"2"},
 			"map": {"0 1000065536 65536"}, "interface": {"lo"}, "workspace": {"writable"}, "processes": {"2"},
 		}
-		for _, kind := range namespaces {
+		for _, kind := range ownNamespaces {
 			facts["ns-"+kind] = []string{kind + ":[2]"}
 		}
 		return facts
 	}
 	host := map[string]string{}
-	for _, kind := range namespaces {
+	for _, kind := range ownNamespaces {
 		host[kind] = kind + ":[1]"
 	}
 	for _, f := range judgeInside(tight(), host) {

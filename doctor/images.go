@@ -1,13 +1,13 @@
 package doctor
 
 import (
-	"archive/tar"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
 
+	"github.com/rockpool/rockpool/doctor/attack"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/health"
 	"github.com/rockpool/rockpool/runtime/request"
@@ -17,14 +17,16 @@ import (
 // doctorImage is the name of an image archive and of the environment that uses it.
 const doctorImage = "doctor-image"
 
-// examineImages tests whether runners can be created from container images. It uses an empty image,
-// so it needs no registry. cache is the image directory of the real server.
+// examineImages tests whether runners can be created from container images. It uses an image without
+// layers, so it needs no registry. cache is the image directory of the real server.
 func examineImages(ctx context.Context, srv *server.Server, p *subject, cache string) health.Finding {
 	const name = "images"
 	failed := func(err error) health.Finding {
 		return health.Warning(name, "environments with the image host still work; container images need a data directory (--data) on ext4, xfs, btrfs or tmpfs", "no runner could be created from a container image: %v", err)
 	}
-	if err := writeEmptyImage(filepath.Join(srv.Config().Images.Files, doctorImage)); err != nil {
+	archive := attack.Saved("manifest.json", `[{"Config": "config.json", "Layers": []}]`,
+		"config.json", fmt.Sprintf(`{"os": "linux", "architecture": %q, "rootfs": {"type": "layers", "diff_ids": []}}`, goruntime.GOARCH))
+	if err := os.WriteFile(filepath.Join(srv.Config().Images.Files, doctorImage), archive, 0o644); err != nil {
 		return failed(err)
 	}
 	image := "file:" + doctorImage
@@ -36,26 +38,4 @@ func examineImages(ctx context.Context, srv *server.Server, p *subject, cache st
 		return failed(err)
 	}
 	return health.Fine(name, "container images work; they are cached in %s, up to %.1f GB", cache, float64(srv.Config().Images.CacheBytes)/1e9)
-}
-
-// writeEmptyImage writes an image without layers, in the format of docker save.
-func writeEmptyImage(path string) error {
-	file, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	w := tar.NewWriter(file)
-	for _, part := range []struct{ name, text string }{
-		{"manifest.json", `[{"Config": "config.json", "Layers": []}]`},
-		{"config.json", fmt.Sprintf(`{"os": "linux", "architecture": %q, "rootfs": {"type": "layers", "diff_ids": []}}`, goruntime.GOARCH)},
-	} {
-		if err := w.WriteHeader(&tar.Header{Name: part.name, Mode: 0o644, Size: int64(len(part.text))}); err != nil {
-			return err
-		}
-		if _, err := w.Write([]byte(part.text)); err != nil {
-			return err
-		}
-	}
-	return w.Close()
 }

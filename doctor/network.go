@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/agent/cmd/namespaces"
 	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/config"
@@ -78,12 +79,9 @@ func (c *Command) examineNetwork(ctx context.Context) []health.Finding {
 	return result.Findings
 }
 
-// networkModules are the kernel modules that a runner's network needs.
-const networkModules = "veth, nf_tables, nft_fib_netdev, nft_reject_netdev, nft_connlimit, nft_masq and sch_tbf"
-
 // noNetwork returns the warning that runners can't have network access, because of err.
 func noNetwork(err error) health.Finding {
-	return health.Warning(networkAccess, "until this is fixed, programs get no network access (settings network…). The kernel needs the modules "+networkModules+", which some distributions put into a package of extra modules; this test needs iproute2",
+	return health.Warning(networkAccess, "until this is fixed, programs get no network access (settings network…). The kernel needs the modules veth, nf_tables, nft_fib_netdev, nft_reject_netdev, nft_connlimit, nft_masq and sch_tbf, which some distributions put into a package of extra modules; this test needs iproute2",
 		"runners can't have network access: %v", err)
 }
 
@@ -124,7 +122,7 @@ func RunnersLinks() (names []string) {
 // OfferWorld creates the simulated network in this process's network namespace. It changes settings
 // so that a server gives runners access to it. The caller must close the World.
 func OfferWorld(ctx context.Context, settings *config.Config) (*world.World, error) {
-	if err := raiseLoopback(); err != nil {
+	if err := namespaces.RaiseLoopback(); err != nil {
 		return nil, err
 	}
 	around, err := world.New(ctx)
@@ -138,21 +136,6 @@ func OfferWorld(ctx context.Context, settings *config.Config) (*world.World, err
 	return around, nil
 }
 
-// raiseLoopback brings up the loopback interface of this process's network namespace.
-func raiseLoopback() error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = unix.Close(fd) }()
-	lo, err := unix.NewIfreq("lo")
-	if err != nil {
-		return err
-	}
-	lo.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo)
-}
-
 // tryNetwork gives a runner of the server network access, and runs a program in it that tests what
 // it reaches. Before that, the server itself reads link, filter and bandwidth back from the kernel.
 func tryNetwork(ctx context.Context, srv *server.Server) health.Finding {
@@ -161,7 +144,7 @@ func tryNetwork(ctx context.Context, srv *server.Server) health.Finding {
 	const environment = "doctor-network"
 	input := client.PutEnvironmentInput{
 		Id: environment, PoolSize: new(int), Network: &client.NetworkInput{Access: new(true), ExposedPorts: []int{8000}},
-		Resources: &client.ResourcesInput{MemoryMiB: pointer(doctorMemoryMiB), Processes: pointer(doctorProcesses), CpuMHz: pointer(doctorCPUMHz)},
+		Resources: &client.ResourcesInput{MemoryMiB: new(doctorMemoryMiB), Processes: new(doctorProcesses), CpuMHz: new(doctorCPUMHz)},
 	}
 	if err := client.Put(ctx, reached, input); err != nil {
 		return noNetwork(err)

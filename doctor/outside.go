@@ -229,7 +229,8 @@ func (m *attackMachine) Left(runner string) (left []string) {
 			left = append(left, "directory "+dir)
 		}
 	}
-	if link := network.Name(sandbox.Group(m.group, runner)); linked(link) {
+	link := network.Name(sandbox.Group(m.group, runner))
+	if _, err := net.InterfaceByName(link); err == nil {
 		left = append(left, "link "+link)
 	}
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
@@ -304,12 +305,6 @@ func (m *attackMachine) Changed() (changed []string) {
 		}
 	}
 	return changed
-}
-
-// linked reports whether this process's network namespace has a link with this name.
-func linked(name string) bool {
-	_, err := net.InterfaceByName(name)
-	return err == nil
 }
 
 // Received implements [attack.Outside].

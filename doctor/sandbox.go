@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,9 +33,6 @@ const (
 	doctorCPUMHz    = 2000
 )
 
-// slowSandbox is the start time of a runner from which pools refill too slowly.
-const slowSandbox = time.Second
-
 // sandboxMade is the name of the finding about creating a sandbox.
 const sandboxMade = "sandbox"
 
@@ -58,7 +56,7 @@ func examineSandbox(ctx context.Context, settings config.Config, accepted bool, 
 	err = private.Run(ctx, settings, zap.NewNop(), say, func(ctx context.Context, srv *server.Server) error {
 		report(health.Fine("parts", "cgroups, namespaces and the helper work; ready in %v", time.Since(began).Round(time.Millisecond)))
 		env := request.Environment{ID: "doctor", PoolSize: new(int)}
-		env.MemoryMiB, env.Processes, env.CPUMHz = pointer(doctorMemoryMiB), pointer(doctorProcesses), pointer(doctorCPUMHz)
+		env.MemoryMiB, env.Processes, env.CPUMHz = new(doctorMemoryMiB), new(doctorProcesses), new(doctorCPUMHz)
 		if _, _, err := srv.Engine.Environments.Put(access.With(ctx, access.Server()), env); err != nil {
 			return err
 		}
@@ -72,7 +70,7 @@ func examineSandbox(ctx context.Context, settings config.Config, accepted bool, 
 		if p.runner, took, err = p.claim(ctx, "doctor"); err != nil {
 			return err
 		}
-		if took > slowSandbox {
+		if took > time.Second {
 			report(health.Warning(name, "pools refill at this pace: check whether the machine is overloaded or its disk slow", "a runner took %v to start", took))
 		} else {
 			report(health.Fine(name, "a runner started in %v", took.Round(time.Millisecond)))
@@ -108,9 +106,6 @@ func splitAdvice(text string) (what, advice string) {
 	return text, "programs can't run until this is fixed"
 }
 
-// pointer returns a pointer to a copy of n, as optional inputs need it.
-func pointer(n int) *int { return &n }
-
 // A subject is the runner under examination.
 type subject struct {
 	client *client.Client
@@ -123,7 +118,7 @@ type subject struct {
 // claim claims a runner and measures how long that takes. It waits up to 30 s for one.
 func (p *subject) claim(ctx context.Context, environment string) (runner string, took time.Duration, err error) {
 	began := time.Now()
-	runner, err = client.Claim(ctx, p.client, client.ClaimRunnerInput{EnvironmentId: environment, WaitFor: pointer(30)})
+	runner, err = client.Claim(ctx, p.client, client.ClaimRunnerInput{EnvironmentId: environment, WaitFor: new(30)})
 	return runner, time.Since(began), err
 }
 
@@ -198,7 +193,7 @@ func (p *subject) examine(ctx context.Context, report func(...health.Finding)) e
 		facts[key] = append(facts[key], value)
 	}
 	host := map[string]string{}
-	for _, kind := range namespaces {
+	for _, kind := range ownNamespaces {
 		host[kind], _ = os.Readlink("/proc/self/ns/" + kind)
 	}
 	found := judgeInside(facts, host)
@@ -212,17 +207,15 @@ func (p *subject) examine(ctx context.Context, report func(...health.Finding)) e
 	report(found...)
 	limits := p.readBack()
 	report(limits...)
-	for _, f := range limits {
-		if f.Status != health.OK {
-			return nil // without a limit, the next tests could freeze the machine
-		}
+	if slices.ContainsFunc(limits, func(f health.Finding) bool { return f.Status != health.OK }) {
+		return nil // without a limit, the next tests could freeze the machine
 	}
 	return p.exceedLimits(ctx, report)
 }
 
-// namespaces are the kinds of namespaces that each runner has for itself, by their names in
+// ownNamespaces are the kinds of namespaces that each runner has for itself, by their names in
 // /proc/self/ns.
-var namespaces = []string{"user", "pid", "mnt", "net", "ipc", "uts", "cgroup"}
+var ownNamespaces = []string{"user", "pid", "mnt", "net", "ipc", "uts", "cgroup"}
 
 // judgeInside judges the facts that a program in the sandbox printed. host has the machine's
 // namespaces, by kind.
@@ -235,16 +228,14 @@ func judgeInside(facts map[string][]string, host map[string]string) []health.Fin
 		}
 		return health.Failure(name, report, "%s", wrong)
 	}
-	var shared []string
-	for _, kind := range namespaces {
-		if inside := fact("ns-" + kind); inside == "" || inside == host[kind] {
-			shared = append(shared, kind)
-		}
-	}
+	shared := slices.DeleteFunc(slices.Clone(ownNamespaces), func(kind string) bool {
+		inside := fact("ns-" + kind)
+		return inside != "" && inside != host[kind]
+	})
 	zero := func(mask string) bool { return mask != "" && strings.Trim(mask, "0") == "" }
 	count, _ := strconv.Atoi(fact("processes"))
 	return []health.Finding{
-		require(len(shared) == 0, "namespaces", "own "+strings.Join(namespaces, ", "), "shared with the machine: "+strings.Join(shared, ", ")),
+		require(len(shared) == 0, "namespaces", "own "+strings.Join(ownNamespaces, ", "), "shared with the machine: "+strings.Join(shared, ", ")),
 		require(fact("uid") == "1000" && ownRange(facts["map"]), "users", "programs run as their own user, with their own range of uids: "+fact("map"), fmt.Sprintf("programs run as %q with the map %q", fact("uid"), fact("map"))),
 		require(zero(fact("CapEff")) && zero(fact("CapBnd")) && fact("NoNewPrivs") == "1", "privileges", "none, and programs can't gain any", fmt.Sprintf("capabilities %s, bounding set %s, NoNewPrivs %s", fact("CapEff"), fact("CapBnd"), fact("NoNewPrivs"))),
 		require(fact("Seccomp") == "2", "seccomp", "system calls are filtered", "no filter of system calls is loaded (Seccomp "+fact("Seccomp")+")"),
@@ -257,16 +248,11 @@ func judgeInside(facts map[string][]string, host map[string]string) []health.Fin
 // ownRange reports whether all uids inside map to uids outside from 100,000 on, which no user of
 // the machine has.
 func ownRange(lines []string) bool {
-	for _, line := range lines {
-		fields := strings.Fields(line)
-		if len(fields) != 3 {
-			return false
-		}
-		if outside, err := strconv.Atoi(fields[1]); err != nil || outside < 100_000 {
-			return false
-		}
-	}
-	return len(lines) > 0
+	return len(lines) > 0 && !slices.ContainsFunc(lines, func(line string) bool {
+		var inside, outside, count int
+		_, err := fmt.Sscan(line, &inside, &outside, &count)
+		return err != nil || outside < 100_000
+	})
 }
 
 // readBack reads the limits and the members of the runner's cgroups from the kernel.
@@ -340,17 +326,16 @@ func (p *subject) exceedLimits(ctx context.Context, report func(...health.Findin
 	for _, o := range []struct {
 		name, script string
 		outcome      runtime.Outcome
-		good         string
 	}{
-		{"memory limit", "head -c 400000000 /dev/zero | tail", runtime.OutcomeMemoryLimit, "a program that exceeded it was ended"},
-		{"process limit", "for i in 0 1 2 3 4 5 6 7 8 9; do for j in 0 1 2 3 4 5; do sleep 10 & done; done; wait", runtime.OutcomeProcessLimit, "a program that exceeded it was ended"},
+		{"memory limit", "head -c 400000000 /dev/zero | tail", runtime.OutcomeMemoryLimit},
+		{"process limit", "for i in 0 1 2 3 4 5 6 7 8 9; do for j in 0 1 2 3 4 5; do sleep 10 & done; done; wait", runtime.OutcomeProcessLimit},
 	} {
 		got, err := p.shell(ctx, o.script)
 		if err != nil {
 			return err
 		}
 		if got.Outcome == o.outcome {
-			report(health.Fine(o.name, "%s", o.good))
+			report(health.Fine(o.name, "a program that exceeded it was ended"))
 		} else {
 			report(health.Failure(o.name, "report this with the output of rockpool doctor --json", "a program that exceeded it ended with %s, not %s", got.Outcome, o.outcome))
 		}

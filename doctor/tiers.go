@@ -14,9 +14,6 @@ import (
 	"github.com/rockpool/rockpool/server"
 )
 
-// doctorTier is the id of the environment with another isolation tier or runtime.
-const doctorTier = "doctor-tier"
-
 // examineTiers tests every isolation tier and runtime of the settings other than namespaces, with a
 // runner of each.
 func examineTiers(ctx context.Context, srv *server.Server, p *subject) []health.Finding {
@@ -27,19 +24,14 @@ func examineTiers(ctx context.Context, srv *server.Server, p *subject) []health.
 		all = append(all, examineTier(ctx, srv, p, tier))
 	}
 	if !gvisor {
-		all = append(all, noGVisor())
+		// This is no problem: the tier is optional.
+		refused := "environments with the isolation tier GVISOR are refused: the setting gvisor-runtime isn't set"
+		if path, err := exec.LookPath("runsc"); err == nil {
+			refused += "; you can set it to " + path
+		}
+		all = append(all, health.Fine("gVisor", "%s", refused))
 	}
 	return all
-}
-
-// noGVisor returns the finding about a server without gVisor. This is no problem: the tier is
-// optional.
-func noGVisor() health.Finding {
-	const refused = "environments with the isolation tier GVISOR are refused: the setting gvisor-runtime isn't set"
-	if path, err := exec.LookPath("runsc"); err == nil {
-		return health.Fine("gVisor", "%s; you can set it to %s", refused, path)
-	}
-	return health.Fine("gVisor", refused)
 }
 
 // examineTier claims a runner of one tier and runs a program in it. Problems are warnings: the
@@ -54,8 +46,8 @@ func examineTier(ctx context.Context, srv *server.Server, p *subject, tier host.
 		return health.Warning(name, advice, "%v", tier.Err)
 	}
 	env := request.Environment{
-		ID: doctorTier, PoolSize: new(int), Isolation: &tier.Isolation, Runtime: &tier.Runtime,
-		MemoryMiB: pointer(doctorMemoryMiB), Processes: pointer(doctorProcesses), CPUMHz: pointer(doctorCPUMHz),
+		ID: "doctor-tier", PoolSize: new(int), Isolation: &tier.Isolation, Runtime: &tier.Runtime,
+		MemoryMiB: new(doctorMemoryMiB), Processes: new(doctorProcesses), CPUMHz: new(doctorCPUMHz),
 	}
 	if _, _, err := srv.Engine.Environments.Put(access.With(ctx, access.Server()), env); err != nil {
 		return health.Warning(name, advice, "%v", err)
@@ -64,7 +56,7 @@ func examineTier(ctx context.Context, srv *server.Server, p *subject, tier host.
 	one := *p
 	var took time.Duration
 	var err error
-	if one.runner, took, err = one.claim(ctx, doctorTier); err != nil {
+	if one.runner, took, err = one.claim(ctx, string(env.ID)); err != nil {
 		return health.Warning(name, advice, "no runner could be created with it: %v", err)
 	}
 	got, err := one.shell(ctx, "cat /proc/version")

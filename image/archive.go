@@ -3,6 +3,7 @@ package image
 import (
 	"archive/tar"
 	"bufio"
+	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
@@ -90,32 +91,34 @@ type pack struct {
 
 // json writes a blob of JSON and returns its descriptor.
 func (p *pack) json(value any, kind types.MediaType) v1.Descriptor {
-	text, err := json.Marshal(value)
-	p.err = errors.Join(p.err, err)
+	text := p.marshal(value)
 	sum := sha256.Sum256(text)
 	d := v1.Descriptor{MediaType: kind, Digest: hash(sum[:]), Size: int64(len(text))}
-	p.entry("blobs/sha256/"+d.Digest.Hex, d.Size, func() error { _, err := p.Write(text); return err })
+	p.blob(d, bytes.NewReader(text))
 	return d
 }
 
-// blob writes a blob with a descriptor.
+func (p *pack) marshal(value any) []byte {
+	text, err := json.Marshal(value)
+	p.err = errors.Join(p.err, err)
+	return text
+}
+
 func (p *pack) blob(d v1.Descriptor, content io.Reader) {
-	p.entry("blobs/sha256/"+d.Digest.Hex, d.Size, func() error { _, err := io.Copy(p.Writer, content); return err })
+	p.entry("blobs/sha256/"+d.Digest.Hex, d.Size, content)
 }
 
 // file writes a file of JSON.
 func (p *pack) file(name string, value any) {
-	text, err := json.Marshal(value)
-	p.err = errors.Join(p.err, err)
-	p.entry(name, int64(len(text)), func() error { _, err := p.Write(text); return err })
+	text := p.marshal(value)
+	p.entry(name, int64(len(text)), bytes.NewReader(text))
 }
 
-func (p *pack) entry(name string, size int64, fill func() error) {
-	if p.err != nil {
-		return
-	}
-	p.err = p.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: size, ModTime: p.made, Format: tar.FormatPAX})
+func (p *pack) entry(name string, size int64, content io.Reader) {
 	if p.err == nil {
-		p.err = fill()
+		p.err = p.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: size, ModTime: p.made, Format: tar.FormatPAX})
+	}
+	if p.err == nil {
+		_, p.err = io.Copy(p.Writer, content)
 	}
 }

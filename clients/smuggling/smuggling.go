@@ -80,7 +80,11 @@ func Check(w http.ResponseWriter, r *http.Request) (status int, refused *runtime
 	why, ended := r.Header[header]
 	tooMany := ended && why[0] == string(Fields)
 	if r.ProtoMajor == 2 {
-		ended, tooMany = false, count(r.Header) > maxFields
+		fields := 0
+		for _, values := range r.Header {
+			fields += len(values)
+		}
+		ended, tooMany = false, fields > maxFields
 	}
 	if ended {
 		w.Header().Set("Connection", "close")
@@ -93,14 +97,6 @@ func Check(w http.ResponseWriter, r *http.Request) (status int, refused *runtime
 			"a request has either Content-Length, which is one number, or Transfer-Encoding, which needs HTTP/1.1")
 	}
 	return 0, nil
-}
-
-// count returns the number of a head's fields.
-func count(header http.Header) (fields int) {
-	for _, values := range header {
-		fields += len(values)
-	}
-	return fields
 }
 
 // Off ends the checks, because the connection no longer speaks HTTP.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path"
 	goruntime "runtime"
+	"slices"
 	"strings"
 )
 
@@ -17,7 +18,7 @@ func archive(entries []entry, secret string) []byte {
 	dir := path.Dir(secret)
 	fill := strings.NewReplacer("{dir}", dir, "{below}", dir[1:]).Replace
 	var layer bytes.Buffer
-	w := tar.NewWriter(&layer) // a buffer never fails
+	w := tar.NewWriter(&layer)
 	for _, e := range entries {
 		header := tar.Header{Name: fill(e.Name), Linkname: fill(e.Link + e.Hard), Mode: 0o644, Typeflag: tar.TypeReg}
 		switch {
@@ -32,14 +33,16 @@ func archive(entries []entry, secret string) []byte {
 	config, _ := json.Marshal(map[string]any{"os": "linux", "architecture": goruntime.GOARCH, "rootfs": map[string]any{
 		"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer.Bytes()))},
 	}})
+	return Saved("manifest.json", `[{"Config": "config.json", "Layers": ["layer.tar"]}]`, "config.json", string(config), "layer.tar", layer.String())
+}
+
+// Saved returns an image in the format of docker save, from the names and the texts of its parts.
+func Saved(parts ...string) []byte {
 	var all bytes.Buffer
-	w = tar.NewWriter(&all)
-	for _, part := range []struct {
-		name string
-		text []byte
-	}{{"manifest.json", []byte(`[{"Config": "config.json", "Layers": ["layer.tar"]}]`)}, {"config.json", config}, {"layer.tar", layer.Bytes()}} {
-		_ = w.WriteHeader(&tar.Header{Name: part.name, Mode: 0o644, Size: int64(len(part.text))})
-		_, _ = w.Write(part.text)
+	w := tar.NewWriter(&all) // a buffer never fails
+	for part := range slices.Chunk(parts, 2) {
+		_ = w.WriteHeader(&tar.Header{Name: part[0], Mode: 0o644, Size: int64(len(part[1]))})
+		_, _ = w.Write([]byte(part[1]))
 	}
 	_ = w.Close()
 	return all.Bytes()
