@@ -43,7 +43,6 @@ func NewBody(w http.ResponseWriter, r *http.Request, silence time.Duration) *Bod
 	return &Body{body: r.Body, size: r.ContentLength, control: http.NewResponseController(w), header: w.Header(), silence: silence, http1: r.ProtoMajor < 2, asks: r.Header.Get("Expect") != ""}
 }
 
-// A readFunc is a function that implements io.Reader.
 type readFunc func(p []byte) (int, error)
 
 func (f readFunc) Read(p []byte) (int, error) { return f(p) }

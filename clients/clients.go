@@ -106,7 +106,6 @@ func acquire(n int64, of ...*budget) (full int) {
 	return -1
 }
 
-// release gives back n of each budget.
 func release(n int64, of ...*budget) {
 	for _, b := range of {
 		if b != nil {
@@ -229,7 +228,6 @@ func (p *Limiter) releasePeer(of *caller) {
 	}
 }
 
-// acquireConnection counts a connection of a peer, or what counts as one.
 func (p *Limiter) acquireConnection(of *caller) error {
 	if full := acquire(1, &of.connections, &p.connections); full >= 0 {
 		return p.refuse([...]Bound{PeerConnections, Connections}[full])
@@ -237,7 +235,6 @@ func (p *Limiter) acquireConnection(of *caller) error {
 	return nil
 }
 
-// releaseConnection ends what acquireConnection has counted.
 func (p *Limiter) releaseConnection(of *caller) { release(1, &of.connections, &p.connections) }
 
 // identity returns the address or network that identifies a peer; zero for a Unix socket.
@@ -293,7 +290,6 @@ func (p *Limiter) Usage() Usage {
 	return u
 }
 
-// refuse counts a refusal, and returns its error.
 func (p *Limiter) refuse(b Bound) error {
 	p.refused[b].Add(1)
 	return runtime.Errorf(runtime.CodeQuotaExceeded, "%s", refusals[b])

@@ -19,7 +19,6 @@ type client struct {
 	encrypted bool       // by the report of a trusted proxy
 }
 
-// A clientKey is the key of a client in a request's context.
 type clientKey struct{}
 
 // clientOf returns the client of a request; false if Handler hasn't stored one.

@@ -40,7 +40,6 @@ type patientWriter struct {
 // Unwrap returns the underlying writer, for http.ResponseController.
 func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// extend sets the deadline for the next piece.
 func (w *patientWriter) extend() { _ = w.control.SetWriteDeadline(time.Now().Add(takenPatience)) }
 
 // Write writes p in pieces, each with its own deadline.

@@ -125,7 +125,6 @@ func (c *conn) Hijacked() { c.framing.Off() }
 // CloseWrite lets net/http send its last response to a peer that is still sending.
 func (c *conn) CloseWrite() error { return closeWrite(c.Conn) }
 
-// closeWrite closes the sending side of a connection, if it can.
 func closeWrite(conn net.Conn) error {
 	if closer, ok := socket.Within[interface{ CloseWrite() error }](conn); ok {
 		return closer.CloseWrite()

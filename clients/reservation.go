@@ -143,7 +143,6 @@ func (h *Reservation) counted(kind func(t *counters) *budget) []*budget {
 	return of
 }
 
-// uncount ends what count counted.
 func (h *Reservation) uncount() {
 	if h.one != nil {
 		release(1, h.counted(h.one)...)

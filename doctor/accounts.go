@@ -47,7 +47,6 @@ func accountsShared() []account {
 // fewRunners is the number of runners that must not exhaust an account, even if each takes its maximum.
 const fewRunners = 100
 
-// accounts checks the kernel's totals for all runners together.
 func accounts() []health.Finding {
 	var short, settings []string
 	for _, a := range accountsShared() {
@@ -104,7 +103,6 @@ func diskReads() health.Finding {
 	return health.Fine(name, "each runner's disk reads can be limited on %s: --disk-read, 128 MiB a second by default", strings.Join(disks, ", "))
 }
 
-// judgeBoot checks the kernel's command line.
 func judgeBoot(options string) (found []health.Finding) {
 	for option := range strings.FieldsSeq(options) {
 		if off, is := strings.CutPrefix(option, "cgroup.memory="); is && (strings.Contains(off, "nosocket") || strings.Contains(off, "nokmem")) {

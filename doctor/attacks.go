@@ -110,7 +110,6 @@ func (c *Command) printReport(s command.Streams, report attack.Report, all int) 
 	return err
 }
 
-// line formats the result of an attack.
 func line(number int, r attack.Result) string {
 	switch {
 	case r.Skipped != "":

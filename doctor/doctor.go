@@ -130,7 +130,6 @@ func (c *Command) conclude(out io.Writer, all []health.Finding, subject string) 
 	return err
 }
 
-// printFinding prints a finding in one line, and its advice below.
 func printFinding(out io.Writer, f health.Finding) {
 	_, _ = fmt.Fprintf(out, "%-4s  %-14s %s\n", f.Status, f.Name, f.Message)
 	if f.Advice != "" {

@@ -24,7 +24,6 @@ import (
 // oldestKernel is the first version with time namespaces, which every sandbox uses.
 var oldestKernel = [2]int{5, 6}
 
-// kernel checks the version of the running kernel.
 func kernel() health.Finding {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
@@ -90,7 +89,6 @@ func languages() health.Finding {
 	return health.Fine("languages", "environments for %s can be created", strings.Join(there, ", "))
 }
 
-// Free space in the data directory.
 const (
 	littleRoom = 1 << 30
 	noRoom     = 100 << 20
@@ -123,7 +121,6 @@ func disk(data string) []health.Finding {
 	return found
 }
 
-// judgeRoom judges the free space, in bytes, of the data directory.
 func judgeRoom(data string, free int64) health.Finding {
 	room := fmt.Sprintf("%.1f GB are free for %s", float64(free)/1e9, data)
 	switch advice := "free some space, or choose another directory with --data; output is stored there"; {

@@ -31,7 +31,6 @@ import (
 	"github.com/rockpool/rockpool/server/private"
 )
 
-// networkAccess is the name of the finding about network access.
 const networkAccess = "network access"
 
 // runIsolated runs this command again in an empty network namespace, where it can't harm other

@@ -69,7 +69,6 @@ func newAttackMachine(settings config.Config, around *world.World) (m *attackMac
 	return m, m.guard()
 }
 
-// createBaits creates the files and listeners that attacks look for.
 func (m *attackMachine) createBaits() error {
 	// Runners have their own /tmp: a runner that sees this directory sees the machine's.
 	dir, err := os.MkdirTemp("/tmp", "rockpool-attack-")
@@ -112,7 +111,6 @@ func (m *attackMachine) createBaits() error {
 	return nil
 }
 
-// accept accepts connections until close.
 func (m *attackMachine) accept(l net.Listener) {
 	m.listeners = append(m.listeners, l)
 	m.serving.Go(func() {
@@ -156,7 +154,6 @@ func (m *attackMachine) limitOf(controller, v1, v2 string) (dir, file string, is
 	return filepath.Join(tree.Mount, sandbox.Group(m.group, "")), file, tree.V2, nil
 }
 
-// guard limits the cgroup of all runners.
 func (m *attackMachine) guard() error {
 	for _, b := range bounds {
 		dir, file, _, err := m.limitOf(b.controller, b.v1, b.v2)
@@ -282,7 +279,6 @@ func (m *attackMachine) ofAnotherRunner(path, runner string) bool {
 	return false
 }
 
-// runner returns the directory of a runner's socket.
 func (m *attackMachine) runner(id string) string { return filepath.Join(m.local, "runners", id) }
 
 // dead reports whether a process has ended and only waits to be reaped.

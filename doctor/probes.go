@@ -24,7 +24,6 @@ import (
 	"github.com/rockpool/rockpool/runtime/health"
 )
 
-// A kernelPart is a kernel feature that sandboxes use.
 type kernelPart struct {
 	name   string
 	try    func(ctx context.Context) (remark string, err error)
@@ -118,7 +117,6 @@ func inMounts(try func(dir string) error) func(context.Context) (string, error) 
 	}
 }
 
-// overlay mounts an overlay of two directories on a tmpfs.
 func overlay(dir string) error {
 	if err := unix.Mount("probe", dir, "tmpfs", 0, "size=256k"); err != nil {
 		return err

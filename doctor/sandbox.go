@@ -33,7 +33,6 @@ const (
 	doctorCPUMHz    = 2000
 )
 
-// sandboxMade is the name of the finding about creating a sandbox.
 const sandboxMade = "sandbox"
 
 // examineSandbox starts a private server like rockpool serve, and examines one of its runners from
@@ -106,7 +105,6 @@ func splitAdvice(text string) (what, advice string) {
 	return text, "programs can't run until this is fixed"
 }
 
-// A subject is the runner under examination.
 type subject struct {
 	client *client.Client
 	group  string // cgroup of the server's runners
@@ -122,7 +120,6 @@ func (p *subject) claim(ctx context.Context, environment string) (runner string,
 	return runner, time.Since(began), err
 }
 
-// shell runs a script in the runner.
 func (p *subject) shell(ctx context.Context, script string) (client.Result, error) {
 	return p.limited(ctx, script, 120)
 }
@@ -255,7 +252,6 @@ func ownRange(lines []string) bool {
 	})
 }
 
-// readBack reads the limits and the members of the runner's cgroups from the kernel.
 func (p *subject) readBack() []health.Finding {
 	trees, err := runnersTrees()
 	if err != nil && uids.Root() {
@@ -321,7 +317,6 @@ func judgeLimit(controller, file, value string, most int64, members int, err err
 	return health.Fine(controller, "%s is %s, and the runner is in that group", file, value)
 }
 
-// exceedLimits runs programs that exceed a limit, and checks their outcomes.
 func (p *subject) exceedLimits(ctx context.Context, report func(...health.Finding)) error {
 	for _, o := range []struct {
 		name, script string

@@ -89,7 +89,6 @@ type pack struct {
 	err  error
 }
 
-// json writes a blob of JSON and returns its descriptor.
 func (p *pack) json(value any, kind types.MediaType) v1.Descriptor {
 	text := p.marshal(value)
 	sum := sha256.Sum256(text)
@@ -108,7 +107,6 @@ func (p *pack) blob(d v1.Descriptor, content io.Reader) {
 	p.entry("blobs/sha256/"+d.Digest.Hex, d.Size, content)
 }
 
-// file writes a file of JSON.
 func (p *pack) file(name string, value any) {
 	text := p.marshal(value)
 	p.entry(name, int64(len(text)), bytes.NewReader(text))

@@ -13,7 +13,6 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
-// Values for each stream.
 const (
 	firstPause = 2 * time.Millisecond // between two attempts to reach the agent
 	copyBuffer = 32 << 10             // bytes; the maximum of each direction's buffer

@@ -60,7 +60,8 @@ func run(args []string) error {
 	}
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	switch args[0] {
-	case "serve":
+	// Only the agent itself uses the second command, to start the nested agent.
+	case "serve", task.Nested:
 		o := executor.Options{Version: version()}
 		fd := flags.Int("fd", 3, "descriptor of the inherited listening socket")
 		socket := flags.String("socket", "", "create a listening socket at this path instead; its directory becomes private to the agent")
@@ -81,29 +82,21 @@ func run(args []string) error {
 		if err := flags.Parse(args[1:]); err != nil {
 			return err
 		}
-		if *outside != "" {
+		switch {
+		case args[0] == task.Nested:
+			return task.ServeNested(o.Workspace, !*network, *mib, *processes, o)
+		case *outside != "":
 			return serveOutside(*outside, groups.Limits{Processes: *processes, MemoryMiB: *memory, CPUQuota: *cpu}, o)
-		}
-		if *user != "" {
+		case *user != "":
 			// An account that can't be used isn't fatal. Commands then run as the default user.
 			if err := confinement.RunAs(*user); err != nil {
 				fmt.Fprintln(os.Stderr, "agent:", err)
 			}
 		}
 		if *socket != "" {
-			return task.Serve(*socket, !*network, task.Bounds{WorkspaceMiB: *mib, Processes: *processes}, o)
+			return task.Serve(*socket, !*network, *mib, *processes, o)
 		}
 		return serveInherited(*fd, o)
-	// Only the agent itself uses this command, to start the nested agent.
-	case task.Nested:
-		workspace := flags.String("workspace", "", "")
-		network := flags.Bool("no-network", false, "")
-		mib := flags.Int("workspace-mib", 0, "")
-		processes := flags.Int("processes", 0, "")
-		if err := flags.Parse(args[1:]); err != nil {
-			return err
-		}
-		return task.ServeNested(*workspace, !*network, *mib, *processes, executor.Options{Version: version()})
 	case "bridge":
 		// Nomad puts variables of a task into its arguments, but not into an exec's.
 		socket := flags.String("socket", filepath.Join(os.Getenv("NOMAD_SECRETS_DIR"), "agent.sock"), "path of the agent's socket")

@@ -7,7 +7,6 @@ import (
 	"github.com/rockpool/rockpool/agent"
 )
 
-// The sizes of a backlog.
 const (
 	segmentSize = 64 << 10 // bytes that a backlog allocates, sends and frees together
 	maxSpare    = 8        // free segments kept for reuse: about the bytes of one acknowledgement

@@ -38,7 +38,6 @@ type execution struct {
 	outcome
 }
 
-// terminals has the sizes of an execution's terminals.
 type terminals struct {
 	size  agent.Size // now
 	noted agent.Size // the newest one in the backlog

@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 )
 
-// Sizes and times for reading outputs.
 const (
 	// holdTail is how long the beginning of a character waits for its remaining bytes. That is far
 	// longer than a program needs between two writes of a split character, and shorter than a

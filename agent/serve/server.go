@@ -15,7 +15,6 @@ import (
 	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
-// Limits of a server.
 const (
 	maxExecutions  = 256              // that run or weren't settled
 	maxRemembered  = 256              // ids of settled executions, so that a late start doesn't run a command twice

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"sync"
 	"time"
 
 	"github.com/rockpool/rockpool/agent"
@@ -36,9 +37,9 @@ func (x *execution) watch() (stop func()) {
 	if limits := x.start.Limits; limits != nil && (limits.CPU > 0 || limits.Processes > 0) {
 		every = watchTick
 	}
-	over, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
+	over := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() {
 		tick := time.NewTicker(every)
 		defer tick.Stop()
 		for {
@@ -49,10 +50,10 @@ func (x *execution) watch() (stop func()) {
 				x.check()
 			}
 		}
-	}()
+	})
 	return func() {
 		close(over)
-		<-done
+		watching.Wait()
 	}
 }
 

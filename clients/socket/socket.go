@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A connKey is the key of a request's connection in its context.
 type connKey struct{}
 
 // ConnContext is for http.Server: it makes a request's connection available through [Of].
@@ -159,7 +158,6 @@ func (c *Conn) LimitWrites(d time.Duration) {
 	_ = c.SetWriteDeadline(c.end) // it fails only for a closed connection
 }
 
-// extend sets the deadline of the next write.
 func (c *Conn) extend() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -194,7 +192,6 @@ func (c *Conn) WriteAll(buffers net.Buffers) (int64, error) {
 	return c.writeAll(buffers)
 }
 
-// writeAll is WriteAll for a caller that holds writing.
 func (c *Conn) writeAll(buffers net.Buffers) (int64, error) {
 	if c.last {
 		return 0, net.ErrClosed

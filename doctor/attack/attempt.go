@@ -15,7 +15,6 @@ import (
 	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
-// An attempt is one attack while it runs.
 type attempt struct {
 	*executor
 	attack  Attack
@@ -138,7 +137,6 @@ func (s *attempt) do(ctx context.Context, step Step) (string, error) {
 	}
 }
 
-// post sends a body to the API unchanged.
 func (s *attempt) post(ctx context.Context, runner string, step Step) (string, error) {
 	if err := s.Server.Post(ctx, []byte(strings.ReplaceAll(step.text, "{runner}", runner)), nil); err != nil {
 		return refusal(err)
@@ -146,7 +144,6 @@ func (s *attempt) post(ctx context.Context, runner string, step Step) (string, e
 	return "=> taken", nil
 }
 
-// next releases the runner and claims a new one.
 func (s *attempt) next(ctx context.Context) (string, error) {
 	if err := client.Release(ctx, s.Server, s.runner); err != nil {
 		return "", err

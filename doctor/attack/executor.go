@@ -91,7 +91,6 @@ func (c *executor) environmentOf(ctx context.Context, a Attack) (string, error) 
 	return input.Id, c.put(ctx, input)
 }
 
-// cleanUp deletes the environments that the executor created.
 func (c *executor) cleanUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -107,7 +106,6 @@ func (c *executor) claim(ctx context.Context, environment string) (string, error
 	return client.Claim(ctx, c.Server, client.ClaimRunnerInput{EnvironmentId: environment, WaitFor: new(45)})
 }
 
-// begin starts a command and returns the id of its execution.
 func (c *executor) begin(ctx context.Context, runner string, s Step) (string, error) {
 	input := client.StartExecutionInput{RunnerId: runner, TimeLimit: &s.seconds, Privileged: &s.root}
 	if s.script != "" {
@@ -146,7 +144,6 @@ func (c *executor) result(ctx context.Context, execution string, seconds int) (c
 // patience is the number of seconds that an execution may take to end after its time limit.
 const patience = 8
 
-// execute runs a command to its end and returns its output and outcome.
 func (c *executor) execute(ctx context.Context, runner string, s Step) (string, error) {
 	id, err := c.begin(ctx, runner, s)
 	if err != nil {
@@ -240,7 +237,6 @@ func (c *executor) list(ctx context.Context, runner string, s Step) (string, err
 	return fmt.Sprintf("%s=> %d listed", text.String(), len(out.Runner.Files.Nodes)), nil
 }
 
-// find searches the files of a directory for a text.
 func (c *executor) find(ctx context.Context, runner string, s Step) (string, error) {
 	out, err := client.SearchFiles(ctx, c.Server, runner, &s.path, nil, &s.text, new(100))
 	if err != nil {

@@ -20,7 +20,6 @@ import (
 //go:embed corpus
 var corpus embed.FS
 
-// A topic is a file of the corpus.
 type topic struct {
 	Class   Class // of attacks that name none
 	Words   map[string]string
@@ -53,7 +52,6 @@ func load(name string) (all []Attack) {
 	return all
 }
 
-// replaced returns the attack with words in place of their names.
 func (a Attack) replaced(words map[string]string) Attack {
 	var pairs []string
 	for name, word := range words {

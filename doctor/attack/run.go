@@ -221,7 +221,6 @@ func (c *executor) pattern(text string) *regexp.Regexp {
 	return regexp.MustCompile("(?m)" + c.fill(text, regexp.QuoteMeta))
 }
 
-// fill replaces the placeholders of the bait in a text.
 func (c *executor) fill(text string, quote func(string) string) string {
 	return strings.NewReplacer(
 		"{secret}", quote(c.Bait.Path), "{port}", quote(c.Bait.Port), "{abstract}", quote(c.Bait.Abstract),

@@ -8,7 +8,6 @@ import (
 	"github.com/rockpool/rockpool/client"
 )
 
-// A kind is the action of a step.
 type kind int
 
 const (
@@ -45,13 +44,11 @@ type Step struct {
 // An entry of a layer is a symbolic link to Link, a hard link to Hard, or an empty file.
 type entry struct{ Name, Link, Hard string }
 
-// proberPath is the prober's path in each runner.
 const proberPath = "/workspace/.prober"
 
 // defaultSeconds is the time limit of commands that should end on their own.
 const defaultSeconds = 20
 
-// shell returns a step that runs a shell script in the runner.
 func shell(script string) Step { return Step{kind: runs, script: script, seconds: defaultSeconds} }
 
 // isWarm begins a program in the loaded interpreter. It prints whether it is one.

@@ -60,7 +60,6 @@ const tableSize = 512
 // codeSize is the capacity for a filter: more instructions than any table needs.
 const codeSize = 448
 
-// A table has the judgement for each number of a system call.
 type table [tableSize]judgement
 
 // judgements returns the table for this architecture. With forks it allows clone3 and seccomp: the
@@ -147,7 +146,6 @@ func (p *program) decide(t []judgement, first uint32) {
 	p.decide(t[middle:], first+uint32(middle))
 }
 
-// nextChange returns the first index after i with another judgement.
 func nextChange(t []judgement, i int) int {
 	for i++; t[i] == t[i-1]; i++ {
 	}
@@ -199,7 +197,6 @@ func CommandFilter() unix.SockFprog {
 	return unix.SockFprog{Len: uint16(len(commandFilter)), Filter: &commandFilter[0]}
 }
 
-// loadFilters loads the filter on every thread.
 func loadFilters(forks, ownNetwork bool) error {
 	t := judgements(forks)
 	if ownNetwork {

@@ -6,7 +6,6 @@ import "golang.org/x/sys/unix"
 // and the reasons. Flags that the kernel doesn't know get its own answer, mostly EINVAL: programs test
 // with them what a kernel has. TestUnknownArgumentsGetTheKernelsAnswer compares both.
 
-// Judgements by arguments.
 const (
 	byFlags     = byArguments + 1 + iota // of clone
 	byRequest                            // of ioctl
@@ -26,7 +25,6 @@ const (
 	byCreation                           // of setxattr: its flags. The rest is EOPNOTSUPP, as on a file system without the feature
 )
 
-// judgedCalls maps the calls that are judged by their arguments.
 var judgedCalls = map[uint32]judgement{
 	unix.SYS_CLONE: byFlags, unix.SYS_IOCTL: byRequest, unix.SYS_PERSONALITY: byPersona,
 	unix.SYS_SOCKET: byFamily, unix.SYS_SOCKETPAIR: byPair, unix.SYS_SETSOCKOPT: byOption,
@@ -36,7 +34,6 @@ var judgedCalls = map[uint32]judgement{
 	unix.SYS_FCNTL: byCommand, unix.SYS_SETRLIMIT: byLimit, unix.SYS_PRLIMIT64: byNewLimit,
 }
 
-// Values and masks of arguments.
 const (
 	// All kinds of namespaces that clone can make.
 	newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
@@ -84,7 +81,6 @@ var socketOptions = []struct {
 	{unix.SOL_IPV6, []uint32{flowLabels, unix.IPV6_JOIN_GROUP, unix.IPV6_JOIN_ANYCAST, unix.MCAST_JOIN_GROUP, unix.MCAST_JOIN_SOURCE_GROUP, unix.MCAST_MSFILTER}},
 }
 
-// judgeArguments adds the decision for a call that is judged by its arguments.
 func (p *program) judgeArguments(j judgement) {
 	switch j {
 	case byFlags:

@@ -7,7 +7,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The bounds of a removal.
 const (
 	// deepest is the depth of a removal, which holds a descriptor for each level. Deeper
 	// directories are moved up first.

@@ -121,7 +121,6 @@ func (s *search) names(dir *os.File) []string {
 	return names
 }
 
-// entry inspects one entry, and those below it.
 func (s *search) entry(parent int, at, name string, stat *unix.Stat_t, depth int) {
 	named := true
 	if s.Name != "" {

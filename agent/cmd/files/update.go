@@ -91,7 +91,6 @@ func (p *plan) apply(content func(i int) io.Reader) (agent.Updated, error) {
 	return updated, nil
 }
 
-// A contentError is an error of the reader of a content.
 type contentError struct{ err error }
 
 func (e *contentError) Error() string { return e.err.Error() }

@@ -25,7 +25,6 @@ import (
 	"github.com/rockpool/rockpool/agent/serve"
 )
 
-// The names of the groups.
 const (
 	ownGroups  = 2 // groups for one command each: x0, x1
 	restGroups = "rest"

@@ -67,7 +67,6 @@ func (c *Connections) Excessive() (bool, error) {
 	return t.size > mostUnaccepted || t.sockets > proc.MaxLines, err
 }
 
-// A tally sums up sockets.
 type tally struct {
 	sockets int
 	size    int64 // bytes of the unaccepted ones among the first [proc.MaxLines]
@@ -79,7 +78,6 @@ func (t *tally) add(size int64) {
 	}
 }
 
-// read sums up the sockets in the kernel's lists.
 func (c *Connections) read() (t tally, err error) {
 	for _, l := range c.lists {
 		all, err := l.EachLine(func(line []byte) { t.add(unacceptedSize(line)) })
@@ -137,7 +135,6 @@ const (
 // errDiag says that the kernel's answer isn't understood.
 var errDiag = errors.New("sock_diag: malformed answer")
 
-// query sums up the sockets by sock_diag.
 func (c *Connections) query() (t tally, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -94,7 +94,6 @@ func CanFork() bool {
 	return errno == unix.EFAULT
 }
 
-// childFlags are the flags of every fork.
 const childFlags = unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_CLEAR_SIGHAND
 
 // startIn forks a child into a group, with a limit of open files, and returns when the child has

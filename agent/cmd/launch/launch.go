@@ -25,7 +25,6 @@ type Limits [4]int64
 // resources are the kernel's numbers of the limits.
 var resources = [len(Limits{})]int{unix.RLIMIT_CPU, unix.RLIMIT_FSIZE, unix.RLIMIT_NOFILE, unix.RLIMIT_NPROC}
 
-// A rlimit is a limit of a process.
 type rlimit struct {
 	resource int
 	value    unix.Rlimit

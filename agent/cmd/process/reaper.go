@@ -145,7 +145,6 @@ func peek() (pid int, err error) {
 	}
 }
 
-// signalName returns the name of a signal, such as "SIGKILL".
 func signalName(signal syscall.Signal) string {
 	if name := unix.SignalName(signal); name != "" {
 		return name

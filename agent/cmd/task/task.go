@@ -30,16 +30,13 @@ var ErrNotRoot = errors.New("the agent must be root in its task, or have the cap
 // limit on the files that programs write.
 var ErrNoNamespaces = errors.New("the agent can't create a user namespace: the node forbids it")
 
-// Bounds are limits that the driver exec doesn't enforce itself. Zero means that the driver
-// enforces them.
-type Bounds struct {
-	WorkspaceMiB int // of the workspace in memory; /tmp has twice as much
-	Processes    int // including the agent's threads; enforced in version 1 of cgroups only
-}
-
 // Serve serves on a socket that it creates. It always returns an error. [ErrNotRoot] and
 // [ErrNoNamespaces] mean that it couldn't start.
-func Serve(socket string, network bool, bounds Bounds, o executor.Options) error {
+//
+// With mib it sets limits that the driver exec doesn't enforce itself: the size in MiB of the workspace in
+// memory, where /tmp has twice as much, and in version 1 of cgroups the number of processes, including the
+// agent's threads.
+func Serve(socket string, network bool, mib, processes int, o executor.Options) error {
 	workspace, err := filepath.Abs(o.Workspace)
 	if err != nil {
 		return err
@@ -51,7 +48,7 @@ func Serve(socket string, network bool, bounds Bounds, o executor.Options) error
 		return ErrNotRoot
 	}
 	o.Workspace, o.Task = workspace, true
-	if bounds.WorkspaceMiB == 0 {
+	if mib == 0 {
 		err = os.MkdirAll(workspace, 0o755)
 	}
 	if err := errors.Join(err, closeDirectories(workspace, o.Image), protect(workspace)); err != nil {
@@ -68,9 +65,9 @@ func Serve(socket string, network bool, bounds Bounds, o executor.Options) error
 	switch {
 	case mustNest():
 		return nest(namespaces.Machine, listener, network, "--workspace", workspace)
-	case bounds.WorkspaceMiB > 0:
+	case mib > 0:
 		err := nest(namespaces.Directories, listener, true,
-			"--workspace-mib", strconv.Itoa(bounds.WorkspaceMiB), "--processes", strconv.Itoa(bounds.Processes))
+			"--workspace-mib", strconv.Itoa(mib), "--processes", strconv.Itoa(processes))
 		if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) {
 			err = fmt.Errorf("%w (%w)", ErrNoNamespaces, err)
 		}

@@ -21,11 +21,10 @@ type Spare struct {
 	unreaped func(do func()) // as in Warmer
 }
 
-// becomesWithin is the time in which a child must become a command.
-const becomesWithin = 3 * time.Second
-
-// endsWithin is the time in which a killed child must end.
-const endsWithin = time.Second
+const (
+	becomesWithin = 3 * time.Second // a child must become a command
+	endsWithin    = time.Second     // a killed child must end
+)
 
 // Become gives the child all attributes of a command, in a group. No instruction of the command runs before [Spare.Go].
 func (s *Spare) Become(c Command, argv []string, attr *launch.Attr, group *groups.Group) error {

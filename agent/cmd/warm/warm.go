@@ -33,11 +33,10 @@ import (
 //go:embed zygote.py
 var script string
 
-// loadsWithin is the time in which a zygote must load its modules.
-const loadsWithin = 2 * time.Minute
-
-// takesWithin is how long a start waits for a child of the zygote before it starts cold.
-const takesWithin = 3 * time.Second
+const (
+	loadsWithin = 2 * time.Minute // a zygote must load its modules
+	takesWithin = 3 * time.Second // a start gets a child of the zygote, or is cold
+)
 
 // A Warmer has a runner's zygote, and children of it that wait to become commands, since a fork
 // takes longer than all other steps. A zygote that has ended isn't replaced: commands start cold

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/binary"
 	"io"
 	"net"
@@ -30,7 +31,6 @@ func repeat(most int, do func(n int) error) (int, error) {
 	return most, nil
 }
 
-// takers has the resources that a single call takes.
 var takers = map[string]func() error{
 	"terminals": func() error {
 		_, err := openTerminal()
@@ -138,7 +138,6 @@ type sender func(piece []byte, most int) (took int)
 
 const bufferSize = 4 << 20 // the kernel doubles it, up to the machine's maximum
 
-// connections returns senders on TCP connections.
 func connections(descriptors int) ([]sender, error) {
 	listener, at, err := bound(unix.SOCK_STREAM)
 	if err != nil {
@@ -233,12 +232,8 @@ func queued(fd int) int {
 // them are in the kernel's neighbour table.
 func neighbours(addresses int) {
 	interfaces, err := net.Interfaces()
-	if err != nil {
-		say("knows nothing", result(err))
-		return
-	}
-	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
+	fd, noSocket := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err = cmp.Or(err, noSocket); err != nil {
 		say("knows nothing", result(err))
 		return
 	}
@@ -278,11 +273,7 @@ func drop() {
 		if err != nil {
 			continue
 		}
-		size, err := file.Seek(0, io.SeekEnd)
-		if err != nil {
-			continue
-		}
-		if forgotten(file, size) {
+		if forgotten(file) {
 			say("forgotten")
 			return
 		}
@@ -293,13 +284,14 @@ func drop() {
 
 // forgotten reads a file, asks the kernel to evict it, and reports whether the file's end is no
 // longer cached.
-func forgotten(file *os.File, size int64) bool {
-	if _, err := io.Copy(io.Discard, io.NewSectionReader(file, 0, size)); err != nil {
+func forgotten(file *os.File) bool {
+	size, err := io.Copy(io.Discard, file)
+	if err != nil {
 		return false
 	}
 	_ = unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED)
 	const noWait = 8 // RWF_NOWAIT: EAGAIN for uncached data
-	_, err := unix.Preadv2(int(file.Fd()), [][]byte{make([]byte, 4096)}, (size-1)&^4095, noWait)
+	_, err = unix.Preadv2(int(file.Fd()), [][]byte{make([]byte, 4096)}, (size-1)&^4095, noWait)
 	return err == unix.EAGAIN
 }
 
@@ -347,7 +339,6 @@ func readDisk(seconds, most int) {
 	say("read", strconv.Itoa(read>>20), "MiB,", share, "its share")
 }
 
-// attachFilter attaches a packet filter to a new socket.
 func attachFilter() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -364,7 +355,6 @@ func option(family, kind, level, name int) call {
 		func(fd int) error { return unix.SetsockoptString(fd, level, name, string(make([]byte, 256))) })
 }
 
-// seccompFilter is a seccomp filter that allows everything.
 var seccompFilter = unix.SockFprog{Len: 1, Filter: &unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}}
 
 func openTerminal() (fd int, err error) {
@@ -409,7 +399,6 @@ func requests(family int, request uintptr) call {
 	}, func(fd int) error { return raw(unix.SYS_IOCTL, uintptr(fd), request, buffer(bigBuffer))() })
 }
 
-// accountCalls returns more calls for `prober call NAME`.
 func accountCalls() map[string]call {
 	const (
 		flowLabels = 32         // IPV6_FLOWLABEL_MGR

@@ -57,7 +57,6 @@ func memoryBomb(mib int) {
 	say("took", strconv.Itoa(taken), "MiB")
 }
 
-// touch writes to each page.
 func touch(memory []byte) {
 	for i := 0; i < len(memory); i += 4096 {
 		memory[i] = 1
@@ -99,7 +98,6 @@ func fileBomb(dir string, most int) {
 	say("made", strconv.Itoa(n), "files", result(err))
 }
 
-// fill writes zeros to a file.
 func fill(path string, mib int) {
 	zeros, n := make([]byte, 1<<20), 0
 	file, err := os.Create(path)
@@ -145,14 +143,12 @@ func spin(threads, milliseconds, most int) {
 	say("had", strconv.FormatInt(percent, 10), "% of a processor,", share, "its share")
 }
 
-// processorTime returns the CPU time of all threads since the start.
 func processorTime() time.Duration {
 	var usage unix.Rusage
 	_ = unix.Getrusage(unix.RUSAGE_SELF, &usage)
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// signalBomb queues blocked signals for itself.
 func signalBomb(most int) {
 	const number = 40
 	set := unix.Sigset_t{Val: [16]uint64{1 << (number - 1)}}

@@ -60,7 +60,6 @@ const (
 	bigBuffer = 4096
 )
 
-// socket returns a call that opens a socket and closes it.
 func socket(family, kind, protocol int) call {
 	return func() error {
 		fd, err := unix.Socket(family, kind, protocol)
@@ -161,7 +160,6 @@ const userModeOnly = 1 // flag of userfaultfd that every user may set
 
 const keyringSession = ^uintptr(2) // KEY_SPEC_SESSION_KEYRING, -3
 
-// tryCall makes calls and prints one line for each.
 func tryCall(names []string) {
 	all := calls()
 	for _, name := range names {
@@ -174,7 +172,6 @@ func tryCall(names []string) {
 	}
 }
 
-// cloneWith creates a process with flags; it ends immediately.
 func cloneWith(flags uintptr) error {
 	pid, _, errno := unix.RawSyscall6(unix.SYS_CLONE, flags|uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
 	switch {

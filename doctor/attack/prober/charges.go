@@ -69,7 +69,6 @@ func charge(kind string, most int) {
 	say("made", strconv.Itoa(n), result(err))
 }
 
-// listening listens on the loopback and returns the address.
 func listening() (unix.Sockaddr, error) {
 	fd, at, err := bound(unix.SOCK_STREAM | unix.SOCK_CLOEXEC)
 	if err == nil {

@@ -23,7 +23,6 @@ func main() {
 	commands[os.Args[1]](os.Args[2:])
 }
 
-// commands has the commands by name.
 var commands = map[string]func(args []string){
 	"call":       tryCall,
 	"fork":       func(a []string) { forkBomb(number(a, 0)) },

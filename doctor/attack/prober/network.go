@@ -71,7 +71,6 @@ func converse(conn net.Conn) error {
 	return err
 }
 
-// askMapped connects to an IPv4 address through an IPv6 socket.
 func askMapped(at string) error {
 	to, err := netip.ParseAddrPort(at)
 	if err != nil {
@@ -105,7 +104,6 @@ func send(at, text string, size int) {
 	say("sent", at, result(err))
 }
 
-// askFrom contacts an address from a given local port.
 func askFrom(port int, at string) {
 	say("tcp", at, answered(askAt(&net.Dialer{LocalAddr: &net.TCPAddr{Port: port}, Timeout: askWithin}, "tcp", at)))
 }

@@ -34,7 +34,6 @@ func object(kind string, get, key, size uintptr, how string) {
 	say(kind, result(raw(get, key, size, flags)()))
 }
 
-// descriptors prints the inherited open descriptors.
 func descriptors() {
 	links, _ := filepath.Glob("/proc/self/fd/*")
 	var found []string

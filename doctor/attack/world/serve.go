@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// serve starts the responders at all addresses.
 func (w *World) serve() error {
 	err := errors.Join(w.listen(Port), w.do(func() error {
 		for _, port := range []int{Port, 53, 853} {
@@ -82,7 +81,6 @@ func (w *World) listenLite() error {
 	return nil
 }
 
-// datagrams responds to each datagram until Close.
 func (w *World) datagrams(conn net.PacketConn, answer func([]byte) []byte) {
 	w.closers = append(w.closers, conn.Close)
 	w.parts.Go(func() {
@@ -98,7 +96,6 @@ func (w *World) datagrams(conn net.PacketConn, answer func([]byte) []byte) {
 	})
 }
 
-// connections serves each connection until it ends, or until Close.
 func (w *World) connections(l net.Listener) {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.closers = append(w.closers, func() error {
@@ -138,7 +135,6 @@ func converse(conn net.Conn) {
 	}
 }
 
-// zeros is an endless reader of zero bytes.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) {
@@ -158,7 +154,6 @@ var names = map[string]string{
 	"local.example":    "127.0.0.1",
 }
 
-// answer returns the name in a DNS query, and the response.
 func answer(query []byte) (name string, response []byte) {
 	var parser dnsmessage.Parser
 	header, err := parser.Start(query)

@@ -183,7 +183,6 @@ func addresses(link string, all ...string) []string {
 	return append(lines, "link set "+link+" up")
 }
 
-// batch runs the commands with ip.
 func batch(ctx context.Context, lines []string) error {
 	cmd := exec.CommandContext(ctx, "ip", "-batch", "-")
 	cmd.Stdin = strings.NewReader(strings.Join(lines, "\n") + "\n")
