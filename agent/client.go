@@ -16,7 +16,7 @@ import (
 // block a goroutine. A working agent always reads: clients send only as much as it has buffers for.
 const writeTimeout = 10 * time.Second
 
-// PingAgent returns the agent's build and executions. It closes conn. An
+// PingAgent returns the agent's executions. It closes conn. An
 // [*Error] is the agent's answer; every other error is the stream's, or ctx's cause.
 func PingAgent(ctx context.Context, conn net.Conn) (Response, error) {
 	return ask(ctx, conn, Request{Ping: &Ping{}})

@@ -65,7 +65,6 @@ type Request struct {
 // A Response answers a Request.
 type Response struct {
 	Protocol   int         `json:"protocol"`             // the agent's
-	Version    string      `json:"version,omitempty"`    // the agent's build, for the log
 	Executions []Execution `json:"executions,omitempty"` // answers a Ping
 	Warmed     *Warmed     `json:"warmed,omitempty"`     // answers a Warm, after the interpreter is loaded
 	Usage      *Usage      `json:"usage,omitempty"`      // answers a UsageRequest
@@ -73,7 +72,7 @@ type Response struct {
 	Error      *Error      `json:"error,omitempty"`
 }
 
-// Ping requests the agent's version and executions. An agent that answers is ready.
+// Ping requests the agent's executions. An agent that answers is ready.
 type Ping struct{}
 
 // Warm requests a loaded interpreter with modules, from which commands start. It is answered when

@@ -62,7 +62,7 @@ func run(args []string) error {
 	switch args[0] {
 	// Only the agent itself uses the second command, to start the nested agent.
 	case "serve", task.Nested:
-		o := executor.Options{Version: version()}
+		var o executor.Options
 		fd := flags.Int("fd", 3, "descriptor of the inherited listening socket")
 		socket := flags.String("socket", "", "create a listening socket at this path instead; its directory becomes private to the agent")
 		flags.StringVar(&o.Workspace, "workspace", namespaces.Workspace, "directory that relative paths start from; created with --socket")

@@ -319,7 +319,7 @@ type fixture struct {
 
 func newFixture(t *testing.T, commands map[string]func(p *fakeProcess)) *fixture {
 	f := &fixture{t: t, host: &fakeHost{commands: commands}}
-	f.server = serve.New(f.host, serve.Config{Version: "test"})
+	f.server = serve.New(f.host, serve.Config{})
 	t.Cleanup(f.server.Close)
 	return f
 }

@@ -21,7 +21,7 @@ func (t *transfer) search(search agent.Search) error {
 	if err != nil {
 		return err
 	}
-	if t.out, err = t.server.response(agent.Response{Found: &found}); err != nil {
+	if t.out, err = encode(agent.Response{Found: &found}); err != nil {
 		return err
 	}
 	return t.flush()

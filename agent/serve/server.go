@@ -27,9 +27,8 @@ const (
 
 // Config has the settings of a Server. The zero value is valid.
 type Config struct {
-	Version string      // the agent's build, for pings
-	Report  func(error) // called from any goroutine with errors of the executor whose text clients don't see
-	Idle    func()      // called from any goroutine when all streams and executions have ended, after work other than pings
+	Report func(error) // called from any goroutine with errors of the executor whose text clients don't see
+	Idle   func()      // called from any goroutine when all streams and executions have ended, after work other than pings
 }
 
 // A Server serves clients on streams. Its methods are safe for concurrent use.
@@ -133,7 +132,7 @@ func (s *Server) handle(conn net.Conn) error {
 
 // serve carries out a request. It returns errors that the client may see, and those of the stream.
 func (s *Server) serve(conn net.Conn, frames *agent.FrameReader, request agent.Request) error {
-	hello, err := s.response(agent.Response{})
+	hello, err := encode(agent.Response{})
 	if err != nil {
 		return s.visible(err)
 	}
@@ -198,13 +197,13 @@ func (s *Server) admit() bool {
 	}
 }
 
-func (s *Server) response(response agent.Response) ([]byte, error) {
-	response.Protocol, response.Version = agent.Protocol, s.config.Version
+func encode(response agent.Response) ([]byte, error) {
+	response.Protocol = agent.Protocol
 	return agent.AppendJSON(nil, agent.KindResponse, response)
 }
 
 func (s *Server) respond(conn net.Conn, response agent.Response) error {
-	frame, err := s.response(response)
+	frame, err := encode(response)
 	if err == nil {
 		_, err = conn.Write(frame)
 	}

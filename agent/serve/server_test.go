@@ -349,8 +349,8 @@ func TestStartIsIdempotentByID(t *testing.T) {
 		_ = s.Close()
 	}
 	response, err := agent.PingAgent(t.Context(), f.dial())
-	if err != nil || len(response.Executions) != 256 || response.Version != "test" {
-		t.Errorf("ping: %d executions of %q, %v", len(response.Executions), response.Version, err)
+	if err != nil || len(response.Executions) != 256 {
+		t.Errorf("ping: %d executions, %v", len(response.Executions), err)
 	}
 }
 

@@ -120,7 +120,7 @@ func (f *Fake) Start(_ context.Context, id runtime.RunnerID, env runtime.Environ
 	f.starts++
 	ctx, end := context.WithCancel(context.Background())
 	programs := newPrograms()
-	r := &fakeRunner{streams: make(chan net.Conn), end: end, ended: make(chan struct{}), programs: programs, server: serve.New(programs, serve.Config{Version: "fake"})}
+	r := &fakeRunner{streams: make(chan net.Conn), end: end, ended: make(chan struct{}), programs: programs, server: serve.New(programs, serve.Config{})}
 	r.Runner = runtime.Runner{ID: id, Environment: env, State: runtime.RunnerStarting, CreatedAt: time.Now()}
 	r.happened(runtime.TaskPlaced, "")
 	f.runners[id] = r

@@ -30,7 +30,6 @@ const firstGroups = 4
 
 // Options configure an agent.
 type Options struct {
-	Version       string
 	Workspace     string
 	Groups        string // controllers whose groups of commands are inherited, as descriptors from firstGroups on; see groups.Open
 	OpenFiles     int    // limit for each process of a command, 0 for the agent's own
@@ -110,7 +109,7 @@ func Serve(listener net.Listener, o Options) error {
 	}()
 	idle := newIdler()
 	go idle.run() // until the program ends
-	server := serve.New(e, serve.Config{Version: o.Version, Report: report, Idle: idle.hint})
+	server := serve.New(e, serve.Config{Report: report, Idle: idle.hint})
 	err = server.Serve(ctx, listener)
 	server.Close()
 	return err

@@ -117,17 +117,13 @@ func (w *watcher) watch(ctx context.Context, first agent.Changes, each func(agen
 		if ended == errOverflow || ctx.Err() != nil {
 			return ended
 		}
-		if err := w.send(each); err != nil || ended != nil {
-			return cmp.Or(err, ended)
+		if changes := w.pending.take(); len(changes.Changes) > 0 || changes.Lost {
+			ended = cmp.Or(each(changes), ended)
+		}
+		if ended != nil {
+			return ended
 		}
 	}
-}
-
-func (w *watcher) send(each func(agent.Changes) error) error {
-	if changes := w.pending.take(); len(changes.Changes) > 0 || changes.Lost {
-		return each(changes)
-	}
-	return nil
 }
 
 // gather handles the n bytes of events in buf, and the events that arrived meanwhile.
@@ -315,20 +311,6 @@ func join(at, name string) string {
 	return at + "/" + name
 }
 
-// appeared watches a directory that was created or moved here, and those below.
-func (w *watcher) appeared(ctx context.Context, at string) error {
-	fd, err := w.open(at, unix.O_PATH)
-	if err != nil || fd < 0 {
-		return err
-	}
-	wd, err := w.add(fd, at)
-	_ = unix.Close(fd)
-	if err != nil || wd < 0 {
-		return err
-	}
-	return w.tree(ctx, at, true) // report entries that were created before the watch
-}
-
 // left ends the watches of a directory that was moved away and of those below, because their paths
 // have changed.
 func (w *watcher) left(at string) {
@@ -356,13 +338,22 @@ func (w *watcher) replaced(ctx context.Context, at, name string) error {
 	return w.created(ctx, join(at, name), stat.Mode&unix.S_IFMT == unix.S_IFDIR)
 }
 
-// created reports an entry and, for a directory, the entries below it.
+// created reports an entry that was created or moved here. It watches a directory, and those below.
 func (w *watcher) created(ctx context.Context, path string, directory bool) error {
 	w.pending.add(path, agent.ChangeCreated, directory)
-	if directory && w.Recursive {
-		return w.appeared(ctx, path)
+	if !directory || !w.Recursive {
+		return nil
 	}
-	return nil
+	fd, err := w.open(path, unix.O_PATH)
+	if err != nil || fd < 0 {
+		return err
+	}
+	wd, err := w.add(fd, path)
+	_ = unix.Close(fd)
+	if err != nil || wd < 0 {
+		return err
+	}
+	return w.tree(ctx, path, true) // report entries that were created before the watch
 }
 
 // forget removes a watch that the kernel has removed or will remove.
