@@ -24,7 +24,7 @@ type Executor interface {
 	// Measure serves for.
 	Start(start agent.Start) (Process, error)
 	// Now returns the usage of the whole runner, including commands that have ended.
-	Now() Now
+	Now() agent.Used
 	// Warm returns when the interpreter and its modules are loaded.
 	Warm(warm agent.Warm) (agent.Warmed, error)
 
@@ -76,7 +76,7 @@ type Process interface {
 	// after Close.
 	Measure() Measure
 	// Now returns the usage so far and the resources held now. It must not be called after Close.
-	Now() Now
+	Now() agent.Used
 	// Refused returns how many forks the kernel refused to this execution because the runner's
 	// limit of processes was reached. It is 0 where the kernel doesn't count for each execution.
 	// The server calls it periodically while the command runs, so an implementation may also use it
@@ -104,13 +104,6 @@ type Ender interface{ End() error }
 type Measure struct {
 	CPU       time.Duration
 	Processes int
-}
-
-// Now is the usage so far, and the resources held now. Unknown values are 0.
-type Now struct {
-	Usage
-	Memory    int64 // bytes
-	Processes int   // processes and threads
 }
 
 // Usage is what a command and everything that it started have used.

@@ -135,7 +135,7 @@ func (p *fakeProcess) Measure() serve.Measure {
 }
 
 // Now implements [serve.Process]. Its values grow with each call.
-func (p *fakeProcess) Now() (now serve.Now) {
+func (p *fakeProcess) Now() (now agent.Used) {
 	p.host.mu.Lock()
 	defer p.host.mu.Unlock()
 	p.measured++
@@ -145,7 +145,7 @@ func (p *fakeProcess) Now() (now serve.Now) {
 }
 
 // Now implements [serve.Host].
-func (h *fakeHost) Now() (now serve.Now) {
+func (h *fakeHost) Now() (now agent.Used) {
 	now.User, now.Memory, now.Processes = time.Minute, 30<<20, 4
 	return now
 }

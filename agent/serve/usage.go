@@ -7,7 +7,7 @@ import (
 )
 
 func (s *Server) usage() *agent.Usage {
-	usage := &agent.Usage{Runner: used(s.executor.Now()), Executions: map[string]agent.ExecutionUsed{}}
+	usage := &agent.Usage{Runner: s.executor.Now(), Executions: map[string]agent.ExecutionUsed{}}
 	for _, x := range s.all() {
 		if now, ok := x.usage(); ok {
 			usage.Executions[x.start.ID] = now
@@ -41,7 +41,7 @@ func (x *execution) usage() (agent.ExecutionUsed, bool) {
 	if x.closed {
 		return agent.ExecutionUsed{}, false
 	}
-	return agent.ExecutionUsed{Wall: time.Since(x.at), Used: used(x.process.Now())}, true
+	return agent.ExecutionUsed{Wall: time.Since(x.at), Used: x.process.Now()}, true
 }
 
 // close closes the process after a measurement in progress.
@@ -50,11 +50,4 @@ func (x *execution) close() Usage {
 	defer x.measuring.Unlock()
 	x.closed = true
 	return x.process.Close()
-}
-
-func used(now Now) agent.Used {
-	return agent.Used{
-		User: now.User, System: now.System, Memory: now.Memory, PeakMemory: now.PeakMemory,
-		Processes: now.Processes, PeakProcesses: now.PeakProcesses,
-	}
 }

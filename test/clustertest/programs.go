@@ -224,13 +224,13 @@ func (p *program) Measure() serve.Measure {
 }
 
 // Now implements serve.Process.
-func (p *program) Now() (now serve.Now) {
+func (p *program) Now() (now agent.Used) {
 	now.User, now.Memory, now.Processes = time.Second, 1<<20, 2
 	return now
 }
 
 // Now implements serve.Executor.
-func (h *programs) Now() (now serve.Now) {
+func (h *programs) Now() (now agent.Used) {
 	now.User, now.Memory, now.Processes = time.Minute, 2<<20, 3
 	return now
 }

@@ -74,7 +74,7 @@ func (e *executor) Start(start agent.Start) (serve.Process, error) {
 	return e.starter.Start(start, dir, candidates)
 }
 
-func (e *executor) Now() serve.Now { return e.starter.Now() }
+func (e *executor) Now() agent.Used { return e.starter.Now() }
 
 // Serve confines this process, and serves until the listener fails or a signal ends it. It always
 // returns an error. It kills all commands before it returns.

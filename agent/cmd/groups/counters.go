@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/agent/serve"
 )
 
@@ -172,11 +173,12 @@ func (c *Counters) End(u *serve.Usage) {
 
 // Now is like End while the command runs, and adds the resources held now. It must not be called
 // after End.
-func (c *Counters) Now(now *serve.Now) {
-	at := c.now()
-	c.add(&now.Usage, at)
+func (c *Counters) Now(now *agent.Used) {
+	at, usage := c.now(), serve.Usage{User: now.User, System: now.System, PeakMemory: now.PeakMemory}
+	c.add(&usage, at)
+	now.User, now.System = usage.User, usage.System
 	now.Memory, now.Processes = max(0, at.memory-c.start.memory), int(max(0, c.processes()))
-	now.PeakMemory, now.PeakProcesses = max(now.PeakMemory, now.Memory), max(now.PeakProcesses, now.Processes)
+	now.PeakMemory, now.PeakProcesses = max(usage.PeakMemory, now.Memory), max(usage.PeakProcesses, now.Processes)
 }
 
 func (c *Counters) processes() int64 { return c.number("pids", "pids.current", "") - c.launchers() }
@@ -210,7 +212,7 @@ func (c *Counters) add(u *serve.Usage, end counts) {
 }
 
 // total adds the usage of all processes since the group was made, and the resources held now.
-func (c *Counters) total(now *serve.Now) {
+func (c *Counters) total(now *agent.Used) {
 	now.Memory, now.Processes = c.memoryNow(), int(c.number("pids", "pids.current", ""))
 	all, user := c.number("cpuacct", "cpuacct.usage", ""), c.number("cpuacct", "cpuacct.usage_user", "")
 	if c.isUnified() {

@@ -19,10 +19,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/agent/cmd/confinement"
 	"github.com/rockpool/rockpool/agent/cmd/launch"
 	"github.com/rockpool/rockpool/agent/cmd/proc"
-	"github.com/rockpool/rockpool/agent/serve"
 )
 
 const (
@@ -150,7 +150,7 @@ func (g *Groups) Take(root bool) (*Group, error) {
 
 // Now adds the usage of all commands since the runner's start, and what they hold now. It reports
 // whether the kernel counts processor time.
-func (g *Groups) Now(now *serve.Now) (countsCPU bool) {
+func (g *Groups) Now(now *agent.Used) (countsCPU bool) {
 	g.together.total(now)
 	g.mu.Lock()
 	defer g.mu.Unlock()

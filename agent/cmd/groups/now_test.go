@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/agent/serve"
+	"github.com/rockpool/rockpool/agent"
 )
 
 // While a command runs, Now reports the usage of its group since its start, and that of all groups.
@@ -66,12 +66,12 @@ func TestNow(t *testing.T) {
 				one.memoryPeak = nil
 			}
 			set(version.after)
-			var now serve.Now
+			var now agent.Used
 			one.Now(&now)
 			if now.User+now.System != 3*time.Second || now.User != 2*time.Second || now.Memory != 4000 || now.PeakMemory != 8000 || now.Processes != 3 || now.PeakProcesses != 3 {
 				t.Errorf("the command: %+v", now)
 			}
-			var together serve.Now
+			var together agent.Used
 			all.Now(&together)
 			if together.User != 2600*time.Millisecond || together.System != 1400*time.Millisecond || together.Memory != 5000 || together.Processes != 3 {
 				t.Errorf("all: %+v", together)

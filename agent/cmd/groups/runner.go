@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/agent/serve"
+	"github.com/rockpool/rockpool/agent"
 )
 
 // A RunnerGroup is the group of a whole runner including its agent, for example a container's. It is used
@@ -105,7 +105,7 @@ func below(group, root, mountPoint string) (path string, ok bool) {
 
 // Now adds the runner's usage since it was made and what it holds, including the agent. It reports
 // whether the kernel counts processor time.
-func (w *RunnerGroup) Now(now *serve.Now) (countsCPU bool) {
+func (w *RunnerGroup) Now(now *agent.Used) (countsCPU bool) {
 	all := &Counters{trees: w.trees, name: ".", kept: w.kept}
 	all.total(now)
 	return all.CountsCPU()

@@ -5,14 +5,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/agent/cmd/proc"
-	"github.com/rockpool/rockpool/agent/serve"
 )
 
 // Now implements serve.Process. If the kernel doesn't count for p alone, memory is the sum of its
 // processes' resident memory, where shared memory counts for each process. There are no peaks then.
-func (p *process) Now() (now serve.Now) {
-	now.Usage = p.reaped()
+func (p *process) Now() (now agent.Used) {
+	reaped := p.reaped()
+	now.User, now.System, now.PeakMemory = reaped.User, reaped.System, reaped.PeakMemory
 	if !p.alone() || !p.group.CountsCPU() {
 		p.each(func(pid int) { addLiving(&now, pid) })
 		now.PeakMemory = 0 // only of processes that were waited for
@@ -28,7 +29,7 @@ func (p *process) Now() (now serve.Now) {
 
 // Now returns the usage of all commands of the runner so far, and what they hold. It includes the
 // agent, unless commands have their own groups.
-func (s *Starter) Now() (now serve.Now) {
+func (s *Starter) Now() (now agent.Used) {
 	countsCPU := false
 	switch {
 	case s.Groups != nil:
@@ -60,7 +61,7 @@ func (s *Starter) Now() (now serve.Now) {
 	return now
 }
 
-func addLiving(now *serve.Now, pid int) {
+func addLiving(now *agent.Used, pid int) {
 	s := proc.ReadStat(pid)
 	now.User += s.User
 	now.System += s.System

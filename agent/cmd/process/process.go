@@ -27,21 +27,16 @@ type process struct {
 	crowded       bool        // another command ran at the same time; guarded by the reaper's mutex
 	exact         bool        // its group enforces its limit of processes
 	heldUp        bool        // its start took so long that it was killed
-	mode          startMode
+	warm          bool        // it was started by the zygote
+	cold          string      // why it wasn't; "" also if the runner has no zygote
 
 	exited chan struct{} // closed by the reaper when status is set
 	status serve.Status
 	usage  serve.Usage // guarded by the reaper's mutex
 }
 
-// A startMode says whether a process was started by the zygote.
-type startMode struct {
-	warm bool   // by the zygote
-	cold string // why not; "" also if the runner has no zygote
-}
-
 // StartedWarm implements serve.Process.
-func (p *process) StartedWarm() (warm bool, cold string) { return p.mode.warm, p.mode.cold }
+func (p *process) StartedWarm() (warm bool, cold string) { return p.warm, p.cold }
 
 func (p *process) Pipes() (stdin io.WriteCloser, stdout, stderr io.Reader) {
 	return p.stdin, p.stdout, p.stderr
@@ -61,7 +56,7 @@ func (p *process) Close() serve.Usage {
 		usage.Own = true
 		resident := usage.PeakMemory
 		p.group.End(&usage)
-		if p.mode.warm { // the zygote's group was charged for the pages that it shares
+		if p.warm { // the zygote's group was charged for the pages that it shares
 			usage.PeakMemory = max(usage.PeakMemory, resident)
 		}
 	case p.ownKernel():

@@ -14,15 +14,15 @@ import (
 // reason.
 func (s *Starter) executeWarm(p *process, start agent.Start, dir string, candidates []string, attr *launch.Attr) (done bool, err error) {
 	command, cold, loaded := s.warm.Command(start, dir, candidates)
-	if p.mode.cold = cold; cold != "" || !loaded {
+	if p.cold = cold; cold != "" || !loaded {
 		return false, nil
 	}
 	defer s.stock(p)
 	if err := s.becomes(p, command, start, attr); err != nil {
-		p.mode.cold = err.Error()
+		p.cold = err.Error()
 		return false, nil
 	}
-	p.mode = startMode{warm: true}
+	p.warm = true
 	return true, s.ifHeldUp(p)
 }
 
