@@ -142,21 +142,30 @@ var bounds = []struct {
 	{"pids", "pids.max", "pids.max", attackProcesses},
 }
 
-// limitOf returns the directory of all runners' cgroup for a controller, and the file with its limit.
-func (m *attackMachine) limitOf(controller, v1, v2 string) (dir, file string, isV2 bool, err error) {
-	tree, ok := m.trees.Controller(controller)
+// limitOf returns the directory of a runner's cgroup for a controller, or with "" that of all runners, and
+// the file with its limit.
+func limitOf(trees cgroup.Hierarchies, group, runner, controller, v1, v2 string) (dir, file string, isV2 bool, err error) {
+	tree, ok := trees.Controller(controller)
 	if !ok {
 		return "", "", false, fmt.Errorf("the kernel shows no cgroup controller %s", controller)
 	}
 	if file = v1; tree.V2 {
 		file = v2
 	}
-	return filepath.Join(tree.Mount, sandbox.Group(m.group, "")), file, tree.V2, nil
+	return filepath.Join(tree.Mount, sandbox.Group(group, runner)), file, tree.V2, nil
+}
+
+// members returns the processes of a runner's group.
+func members(dir string, isV2 bool) ([]int, error) {
+	if agent := filepath.Join(dir, cgroup.Agent); isV2 && isDir(agent) {
+		dir = agent // with version 2, a group with subgroups has no processes itself
+	}
+	return cgroup.Processes(dir)
 }
 
 func (m *attackMachine) guard() error {
 	for _, b := range bounds {
-		dir, file, _, err := m.limitOf(b.controller, b.v1, b.v2)
+		dir, file, _, err := limitOf(m.trees, m.group, "", b.controller, b.v1, b.v2)
 		if err != nil {
 			return err
 		}
@@ -170,7 +179,7 @@ func (m *attackMachine) guard() error {
 // Limited implements [attack.Outside].
 func (m *attackMachine) Limited(runner string) error {
 	for _, b := range bounds {
-		all, file, v2, err := m.limitOf(b.controller, b.v1, b.v2)
+		all, file, v2, err := limitOf(m.trees, m.group, "", b.controller, b.v1, b.v2)
 		if err != nil {
 			return err
 		}
@@ -178,19 +187,15 @@ func (m *attackMachine) Limited(runner string) error {
 			return fmt.Errorf("%s of all runners is %d, not %d: %w", file, n, b.all, errors.Join(err))
 		}
 		dir := filepath.Join(all, runner)
-		in := dir
-		if agent := filepath.Join(dir, cgroup.Agent); v2 && isDir(agent) {
-			in = agent // with version 2, a group with subgroups has no processes itself
-		}
-		members, err := cgroup.Processes(in)
-		if err != nil || len(members) == 0 {
-			return fmt.Errorf("no process is in %s: %w", in, errors.Join(err))
+		processes, err := members(dir, v2)
+		if err != nil || len(processes) == 0 {
+			return fmt.Errorf("no process is in %s: %w", dir, errors.Join(err))
 		}
 		if n, err := readLimit(filepath.Join(dir, file)); err != nil || n <= 0 || n >= b.all {
 			return fmt.Errorf("%s of the runner is %d: %w", file, n, errors.Join(err))
 		}
 		// The runner's uids are read while it lives: Left looks for its processes by uid later.
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/uid_map", members[0]))
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/uid_map", processes[0]))
 		if err != nil {
 			return err
 		}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/config"
-	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/uids"
 	"github.com/rockpool/rockpool/runtime"
@@ -272,24 +271,17 @@ func (p *subject) readBack() []health.Finding {
 		{"pids", "pids.max", "pids.max", 2 * doctorProcesses}, // the agent has some in addition to the programs
 		{"cpu", "cpu.cfs_quota_us", "cpu.max", 1 << 30},
 	} {
-		tree, ok := trees.Controller(l.controller)
-		if !ok {
+		dir, file, v2, err := limitOf(trees, p.group, p.runner, l.controller, l.v1, l.v2)
+		if err != nil {
 			found = append(found, health.Failure(l.controller, "boot with the cgroup controller "+l.controller, "the kernel doesn't have this cgroup controller"))
 			continue
 		}
-		dir, file := filepath.Join(tree.Mount, sandbox.Group(p.group, p.runner)), l.v1
-		members, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
-		if agent := filepath.Join(dir, cgroup.Agent); tree.V2 && isDir(agent) {
-			members, _ = os.ReadFile(filepath.Join(agent, "cgroup.procs"))
-		}
-		if commands := filepath.Join(dir, cgroup.Commands); (l.controller != "cpu" || tree.V2) && isDir(commands) {
+		processes, _ := members(dir, v2)
+		if commands := filepath.Join(dir, cgroup.Commands); (l.controller != "cpu" || v2) && isDir(commands) {
 			dir = commands
 		}
-		if tree.V2 {
-			file = l.v2
-		}
 		text, err := os.ReadFile(filepath.Join(dir, file))
-		found = append(found, judgeLimit(l.controller, file, strings.TrimSpace(string(text)), l.most, len(strings.Fields(string(members))), err))
+		found = append(found, judgeLimit(l.controller, file, strings.TrimSpace(string(text)), l.most, len(processes), err))
 	}
 	return found
 }

@@ -117,7 +117,7 @@ func (s *attempt) do(ctx context.Context, step Step) (string, error) {
 	case starts:
 		return s.start(ctx, runner, step)
 	case uploads:
-		return s.upload(ctx, runner, step)
+		return said("=> uploaded", s.Server.UploadFile(ctx, runner, s.fill(step.path, plain), "", false, int64(len(step.text)), strings.NewReader(step.text)))
 	case reads:
 		return s.read(ctx, runner, step)
 	case lists:
@@ -125,7 +125,7 @@ func (s *attempt) do(ctx context.Context, step Step) (string, error) {
 	case finds:
 		return s.find(ctx, runner, step)
 	case posts:
-		return s.post(ctx, runner, step)
+		return said("=> taken", s.Server.Post(ctx, []byte(strings.ReplaceAll(step.text, "{runner}", runner)), nil))
 	case nexts:
 		return s.next(ctx)
 	case images:
@@ -135,13 +135,6 @@ func (s *attempt) do(ctx context.Context, step Step) (string, error) {
 	default:
 		return s.execute(ctx, runner, step)
 	}
-}
-
-func (s *attempt) post(ctx context.Context, runner string, step Step) (string, error) {
-	if err := s.Server.Post(ctx, []byte(strings.ReplaceAll(step.text, "{runner}", runner)), nil); err != nil {
-		return refusal(err)
-	}
-	return "=> taken", nil
 }
 
 func (s *attempt) next(ctx context.Context) (string, error) {

@@ -179,6 +179,14 @@ func (c *executor) start(ctx context.Context, runner string, s Step) (string, er
 	}
 }
 
+// said returns the output of a step: a refusal, if there was an error.
+func said(output string, err error) (string, error) {
+	if err != nil {
+		return refusal(err)
+	}
+	return output, nil
+}
+
 // refusal turns a refusal by the API into output, and returns other errors.
 func refusal(err error) (string, error) {
 	var refused *client.Error
@@ -186,14 +194,6 @@ func refusal(err error) (string, error) {
 		return fmt.Sprintf("=> refused %s %s", refused.Extensions.Code, refused.Extensions.Field), nil
 	}
 	return "", err
-}
-
-func (c *executor) upload(ctx context.Context, runner string, s Step) (string, error) {
-	err := c.Server.UploadFile(ctx, runner, c.fill(s.path, plain), "", false, int64(len(s.text)), strings.NewReader(s.text))
-	if err != nil {
-		return refusal(err)
-	}
-	return "=> uploaded", nil
 }
 
 func (c *executor) read(ctx context.Context, runner string, s Step) (string, error) {

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
 // Port is the port at which every address responds. Addresses outside of the machine also respond
@@ -209,10 +211,8 @@ func (w *World) check(ctx context.Context) error {
 			if err == nil {
 				break
 			}
-			select {
-			case <-ctx.Done():
+			if backoff.Sleep(ctx, 10*time.Millisecond) != nil {
 				return fmt.Errorf("the machine itself can't reach %s: %w", to, err)
-			case <-time.After(10 * time.Millisecond):
 			}
 		}
 	}
