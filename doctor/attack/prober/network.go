@@ -58,12 +58,12 @@ func askAt(d *net.Dialer, network, at string) error {
 		return err
 	}
 	defer conn.Close()
-	return converse(conn)
+	return converse(conn, askWithin)
 }
 
-// converse sends a greeting and reads up to 16 bytes, within askWithin.
-func converse(conn net.Conn) error {
-	_ = conn.SetDeadline(time.Now().Add(askWithin))
+// converse sends a greeting and reads up to 16 bytes, within a time.
+func converse(conn net.Conn, within time.Duration) error {
+	_ = conn.SetDeadline(time.Now().Add(within))
 	if _, err := conn.Write([]byte("hello")); err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func askMapped(at string) error {
 		return err
 	}
 	defer conn.Close()
-	return converse(conn)
+	return converse(conn, askWithin)
 }
 
 // send sends a datagram with a text, padded with zeros to a size. It doesn't wait for a response.
@@ -143,11 +143,7 @@ func flows(at string, most int) {
 		if err != nil {
 			break
 		}
-		_ = conn.SetDeadline(time.Now().Add(2 * time.Second))
-		_, err = conn.Write([]byte("hello"))
-		if err == nil {
-			_, err = conn.Read(make([]byte, 16))
-		}
+		err = converse(conn, 2*time.Second)
 		_ = conn.Close()
 		if silent++; err == nil {
 			answers++
