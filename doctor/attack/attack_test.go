@@ -16,7 +16,7 @@ var names = regexp.MustCompile(`\{[a-zA-Z]\w*\}`)
 func TestEachNameInTheCorpusHasAWord(t *testing.T) {
 	known := []string{"{secret}", "{port}", "{abstract}", "{hostname}", "{uptime}", "{share}", "{reads}", "{runner}", "{other4}", "{other6}"}
 	for _, a := range Corpus() {
-		texts := []string{a.Name, a.Tries, string(a.Defence), a.Held, a.Never, a.GVisor}
+		texts := []string{a.Name, a.Tries, a.Defence, a.Held, a.Never, a.GVisor}
 		for _, s := range a.Steps {
 			texts = append(texts, s.script, s.path, s.prober, strings.Join(s.command, " "))
 			if s.kind != posts { // GraphQL has braces
