@@ -50,7 +50,7 @@ func Disabled(api API) http.Handler {
 
 // Services are what the server provides for a compatible API.
 type Services struct {
-	Engine    *engine.Engine
+	Engine    *engine.Services
 	Languages *language.Set
 	Versions  *versions.Cache // of the languages in each environment
 	Version   string

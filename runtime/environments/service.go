@@ -188,7 +188,11 @@ func (s *Service) WatchAlerts(ctx context.Context, id runtime.EnvironmentID) (<-
 // only if it stands.
 func watchPools[T any](ctx context.Context, s *Service, op access.Operation, id runtime.EnvironmentID, kind activity.WatchKind,
 	look func(*pool.Pool) (T, <-chan struct{}), stands func(T) bool) (<-chan T, error) {
-	p, only, err := s.Watched(ctx, op, id)
+	p, err := s.auth.Allow(ctx, op)
+	if err != nil {
+		return nil, err
+	}
+	only, err := s.registry.Watched(p, id)
 	if err != nil {
 		return nil, err
 	}
@@ -208,14 +212,13 @@ func watchPools[T any](ctx context.Context, s *Service, op access.Operation, id 
 	})
 }
 
-// Watched returns the caller and the pool of an environment that it may watch, or no pool for "".
-func (s *Service) Watched(ctx context.Context, op access.Operation, id runtime.EnvironmentID) (p access.Principal, only *pool.Pool, err error) {
-	if p, err = s.auth.Allow(ctx, op); err != nil || id == "" {
-		return p, nil, err
+// Watched returns the pool of an environment that a caller sees, or no pool for "".
+func (r *Registry) Watched(p access.Principal, id runtime.EnvironmentID) (*pool.Pool, error) {
+	if id == "" {
+		return nil, nil
 	}
-	if env, ok := s.registry.Get(id); ok && !p.SeesEnvironment(env) {
-		return p, nil, NotFound(id)
+	if env, ok := r.Get(id); ok && !p.SeesEnvironment(env) {
+		return nil, NotFound(id)
 	}
-	only, err = s.registry.Served(id)
-	return p, only, err
+	return r.Served(id)
 }
