@@ -153,7 +153,6 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 	e.sessions = executions.NewRegistry(executions.Config{Store: store, Logs: e.logs, Agents: e.agents})
 	sources := activity.Sources{
 		Cluster: cluster.Status, Store: store.Check, Logs: e.logs, Skipped: e.skipped, Pools: e.environments.Health, Attacks: config.Attacks,
-		Exists: func(id runtime.EnvironmentID) bool { _, exists := e.environments.Get(id); return exists },
 	}
 	if config.Audit != nil {
 		sources.Audit = config.Audit.Problem
