@@ -78,7 +78,7 @@ func newServerWith(t *testing.T, languages *language.Set) *server {
 		API: graph.Handler(graph.Options{
 			Engine: &eng.Services, Links: links, Languages: languages, Versions: measured, Logger: zap.NewNop(), Settings: graph.Settings{Admit: admission.Admit},
 		}),
-		Downloads: download.Handler{Links: links, Source: eng.Downloads(), Callers: admission, Refuse: transport.Presenter{Logger: zap.NewNop()}.Refuse},
+		Downloads: download.Handler{Links: links, Files: eng.Files, Outputs: eng.Executions, Callers: admission, Refuse: transport.Presenter{Logger: zap.NewNop()}.Refuse},
 		Admission: admission, Health: eng.Health,
 	}))
 	t.Cleanup(func() {

@@ -91,8 +91,8 @@ func (s site) handler(eng *engine.Engine) http.Handler {
 		API: Handler(Options{
 			Engine: &eng.Services, Links: links, Languages: s.Languages, Versions: measured, Version: s.Version, NoIntrospection: s.NoIntrospection, Starting: starting, Logger: s.Logger, Settings: settings,
 		}),
-		Downloads: download.Handler{Links: links, Source: eng.Downloads(), Callers: admission, Refuse: transport.Presenter{Logger: s.Logger}.Refuse},
-		Services:  compat.Services{Engine: &eng.Services, Cluster: eng, Early: settings.Early, Languages: s.Languages, Versions: measured, MaxBody: settings.MaxBody, Peers: settings.Peers, Logger: s.Logger},
+		Downloads: download.Handler{Links: links, Files: eng.Files, Outputs: eng.Executions, Callers: admission, Refuse: transport.Presenter{Logger: s.Logger}.Refuse},
+		Services:  compat.Services{Engine: &eng.Services, Capacity: eng.Capacity, Early: settings.Early, Languages: s.Languages, Versions: measured, MaxBody: settings.MaxBody, Peers: settings.Peers, Logger: s.Logger},
 	}
 	if known {
 		options.Health = eng.Health

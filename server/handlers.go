@@ -58,9 +58,9 @@ func (s *Server) routes(known *clients.Limiter, session func(r *http.Request) (s
 		API: graph.Handler(graph.Options{
 			Engine: &s.Engine.Services, Links: links, Languages: languages, Versions: measured, Version: Version(), NoIntrospection: c.NoIntrospection, Starting: starting, Logger: logger, Settings: settings,
 		}),
-		Downloads: download.Handler{Links: links, Source: s.Engine.Downloads(), Callers: admission, Refuse: transport.Presenter{Logger: logger, Hints: !c.NoIntrospection}.Refuse},
+		Downloads: download.Handler{Links: links, Files: s.Engine.Files, Outputs: s.Engine.Executions, Callers: admission, Refuse: transport.Presenter{Logger: logger, Hints: !c.NoIntrospection}.Refuse},
 		Services: compat.Services{
-			Engine: &s.Engine.Services, Cluster: s.Engine, Early: settings.Early, Languages: languages, Versions: measured, Version: Version(), MaxBody: settings.MaxBody, Peers: known, Memory: s.Engine.Memory(), Logger: logger,
+			Engine: &s.Engine.Services, Capacity: s.Engine.Capacity, Early: settings.Early, Languages: languages, Versions: measured, Version: Version(), MaxBody: settings.MaxBody, Peers: known, Memory: s.memory, Logger: logger,
 		},
 	}
 	if len(c.Compat) > 0 {

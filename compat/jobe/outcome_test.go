@@ -202,19 +202,14 @@ func TestStartedRunsKeepNoInput(t *testing.T) {
 	}
 }
 
-// twoCPUs is a cluster with two CPUs.
-type twoCPUs struct{}
-
-func (twoCPUs) ClusterStatus(context.Context) (s runtime.ClusterStatus, err error) {
-	s.Capacity.CPUs = 2
-	return s, nil
-}
+// twoCPUs is the capacity of a cluster with two CPUs.
+func twoCPUs(context.Context) (cpus, coreMHz int, err error) { return 2, 0, nil }
 
 // A tenant whose runs never end, for example because they get no runner, leaves turns to others. Alone
 // it has two for each CPU.
 func TestTenantsLeaveTurnsToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, inside := &api{Services: compat.Services{Cluster: twoCPUs{}}, turns: fairqueue.NewSharedLimiter(1)}, map[runtime.TenantID]int{}
+		a, inside := &api{Services: compat.Services{Capacity: twoCPUs}, turns: fairqueue.NewSharedLimiter(1)}, map[runtime.TenantID]int{}
 		ctx, end := context.WithCancel(t.Context())
 		defer end()
 		a.pace(ctx, runtime.Environment{})

@@ -191,9 +191,6 @@ func (s *Services) CountSubscription(kind activity.WatchKind) (left func()) {
 	return s.counts.Subscription(kind)
 }
 
-// Memory returns the budget for what this server keeps for its callers.
-func (e *Engine) Memory() *quota.Memory { return e.memory }
-
 // Stats returns the current counters. It doesn't block.
 func (e *Engine) Stats() activity.Stats {
 	s := activity.Stats{Pools: e.environments.Stats(), Skipped: len(e.skipped()), Unfinished: e.sessions.Len()}
