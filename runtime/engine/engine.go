@@ -61,7 +61,7 @@ type Config struct {
 	// was none. nil: unknown.
 	Attacks func() (*health.AttackRun, error)
 
-	Callers *identity.Registry // has the tokens and tenants; with nil, every tenant exists
+	Callers *identity.Registry // has the tokens and tenants; with nil, environments may name any tenant
 	Audit   *audit.Log         // records what callers change; with nil, nothing is recorded
 }
 

@@ -48,7 +48,7 @@ func (r *Registry) put(ctx context.Context, p access.Principal, in request.Envir
 		if !tenantExists(env.Tenant) {
 			return runtime.Environment{}, false, runtime.Invalid("tenant", "tenant %s doesn't exist: create it with putTenant", env.Tenant)
 		}
-		if !exists && r.of(env.Tenant) >= maxEnvironments {
+		if !exists && r.count(env.Tenant) >= maxEnvironments {
 			return runtime.Environment{}, false, runtime.Errorf(runtime.CodeLimitExceeded, "tenant %s already has %d environments, which is the limit: delete some", env.Tenant, maxEnvironments)
 		}
 		// The input changes nothing, except that a failed pull of the image starts again.

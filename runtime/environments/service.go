@@ -54,8 +54,8 @@ func (s *Service) First(ctx context.Context, ids []runtime.EnvironmentID) (runti
 	return runtime.Environment{}, false, nil
 }
 
-// Put creates an environment for the caller's tenant, or changes the fields that in names of one of
-// that tenant. Ids are unique across tenants: it returns CONFLICT if another tenant has this one.
+// Put creates an environment of the caller's tenant. If that tenant has it already, Put changes the
+// fields that in sets. Ids are unique across tenants: it returns CONFLICT if another tenant has this one.
 //
 // Claimed runners stay as they are. Idle ones are replaced if the tenant or anything that runners are
 // made from changed, and the cluster has the new image. A deleted environment's id stays with its
@@ -184,8 +184,8 @@ func (s *Service) WatchAlerts(ctx context.Context, id runtime.EnvironmentID) (<-
 	return watchPools(ctx, s, "poolAlerts", id, activity.WatchPoolAlerts, (*pool.Pool).WatchAlert, runtime.PoolAlert.Standing)
 }
 
-// watchPools sends what look returns for pools that the caller sees. The first value of a pool is sent
-// only if it stands.
+// watchPools sends what look returns for the pools that the caller sees. A pool's first value is left out
+// unless stands accepts it.
 func watchPools[T any](ctx context.Context, s *Service, op access.Operation, id runtime.EnvironmentID, kind activity.WatchKind,
 	look func(*pool.Pool) (T, <-chan struct{}), stands func(T) bool) (<-chan T, error) {
 	p, err := s.auth.Allow(ctx, op)

@@ -13,7 +13,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
-// A LineQuery selects lines of an output; see [lineQuery]. A nil From or Skip is left out.
+// A LineQuery selects at most MaxLines lines of an output, beginning with number From or after the first
+// Skip ones. A nil From or Skip is left out.
 type LineQuery struct {
 	From, Skip *int64
 	MaxLines   int

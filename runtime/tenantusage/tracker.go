@@ -87,6 +87,7 @@ func New(c Config) *Tracker {
 func (u *Tracker) Claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (runtime.Runner, error) {
 	tenant, began, later := claim.Claim.Tenant, time.Now(), request.LaterCase(claim.Claim.Key)
 	claim.Weight = u.Weight(tenant)
+	account := u.Quotas.Of(tenant)
 	bytes := int64(0) // a ticket, which tracks the claim, keeps the memory
 	if claim.Queued == nil {
 		claim.Queued, bytes = pool.NewQueued(), waitingBytes+quota.BytesOfLabels(claim.Claim.Labels)
@@ -107,7 +108,7 @@ func (u *Tracker) Claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (ru
 	}
 	defer u.answered(w)
 	if !later {
-		if err := u.Quotas.Of(tenant).Claim(); err != nil {
+		if err := account.Claim(); err != nil {
 			return runtime.Runner{}, err
 		}
 	}
@@ -116,21 +117,21 @@ func (u *Tracker) Claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (ru
 	}
 	needs := quota.ReservedBy(p.Environment().Resources, 1)
 	if later {
-		u.Quotas.Of(tenant).AdoptAll(needs)
-	} else if err := u.Quotas.Of(tenant).AcquireAll(needs); err != nil {
-		u.Quotas.Of(tenant).Release(quota.Runners, 1)
+		account.AdoptAll(needs)
+	} else if err := account.AcquireAll(needs); err != nil {
+		account.Release(quota.Runners, 1)
 		return runtime.Runner{}, err
 	}
 	if !later {
 		// The wait for the quota is part of WaitFor.
 		claim.WaitFor = max(claim.WaitFor-time.Since(began), 0)
 	}
-	u.Quotas.Of(tenant).Pend(1)
+	account.Pend(1)
 	r, err := p.Claim(ctx, claim)
-	u.Quotas.Of(tenant).Pend(-1)
+	account.Pend(-1)
 	if err != nil {
-		u.Quotas.Of(tenant).Release(quota.Runners, 1)
-		u.Quotas.Of(tenant).ReleaseAll(needs)
+		account.Release(quota.Runners, 1)
+		account.ReleaseAll(needs)
 		return r, err
 	}
 	u.mu.Lock()
