@@ -50,25 +50,21 @@ func Disabled(api API) http.Handler {
 
 // Services are what the server provides for a compatible API.
 type Services struct {
-	Engine    *engine.Engine
+	Engine    *engine.Services
 	Languages *language.Set
 	Versions  *versions.Cache // of the languages in each environment
 	Version   string
 	MaxBody   int64            // maximum size of a request's body, in bytes
 	Peers     *clients.Limiter // limits of callers; nil sets none
 	Memory    *quota.Memory    // for what an API keeps for its callers; nil has no limit
-	Cluster   Cluster
-	Early     time.Duration // see clients.Early
+	Early     time.Duration    // see clients.Early
 	Logger    *zap.Logger
+
+	// Capacity returns how many CPUs the cluster has, and the speed of one core.
+	Capacity func(ctx context.Context) (cpus, coreMHz int, err error)
 
 	callers Callers
 	api     string
-}
-
-// A Cluster is where programs run.
-type Cluster interface {
-	// ClusterStatus returns the cluster's capacity.
-	ClusterStatus(ctx context.Context) (runtime.ClusterStatus, error)
 }
 
 // Callers authenticates tokens, as routes.Admission does.

@@ -82,17 +82,17 @@ func (s site) handler(eng *engine.Engine) http.Handler {
 	if s.Languages == nil {
 		s.Languages = language.Default()
 	}
-	measured, links := versions.New(eng, s.Languages), download.NewLinks(nil)
+	measured, links := versions.New(&eng.Services, s.Languages), download.NewLinks(nil)
 	admission := &routes.Admission{Book: s.Book, Failed: eng.FailureRecorder()}
 	s.Admit = admission.Admit
 	settings, starting := s.WithDefaults(), transport.Starting{Over: s.Started}
 	options := routes.Options{
 		Admission: admission, Origins: s.AllowedOrigins, Starting: starting, Compat: s.Compat, DisabledCompat: s.DisabledCompat, Counts: s.Counts, Agents: s.Agents, Metrics: s.Metrics,
 		API: Handler(Options{
-			Engine: eng, Links: links, Languages: s.Languages, Versions: measured, Version: s.Version, NoIntrospection: s.NoIntrospection, Starting: starting, Logger: s.Logger, Settings: settings,
+			Engine: &eng.Services, Links: links, Languages: s.Languages, Versions: measured, Version: s.Version, NoIntrospection: s.NoIntrospection, Starting: starting, Logger: s.Logger, Settings: settings,
 		}),
-		Downloads: download.Handler{Links: links, Source: eng.Downloads(), Callers: admission, Refuse: transport.Presenter{Logger: s.Logger}.Refuse},
-		Services:  compat.Services{Engine: eng, Cluster: eng, Early: settings.Early, Languages: s.Languages, Versions: measured, MaxBody: settings.MaxBody, Peers: settings.Peers, Logger: s.Logger},
+		Downloads: download.Handler{Links: links, Files: eng.Files, Outputs: eng.Executions, Callers: admission, Refuse: transport.Presenter{Logger: s.Logger}.Refuse},
+		Services:  compat.Services{Engine: &eng.Services, Capacity: eng.Capacity, Early: settings.Early, Languages: s.Languages, Versions: measured, MaxBody: settings.MaxBody, Peers: settings.Peers, Logger: s.Logger},
 	}
 	if known {
 		options.Health = eng.Health

@@ -30,7 +30,7 @@ import (
 
 // Options are what the API needs.
 type Options struct {
-	Engine          *engine.Engine
+	Engine          *engine.Services
 	Links           *download.Links
 	Languages       *language.Set
 	Versions        *versions.Cache // of the languages

@@ -133,7 +133,7 @@ const counting = 1_000
 const searching = 10_000
 
 // scanning is the cost of reading output for lines, in addition to the lines: 0.1 to 0.2 s of a
-// core, by the limits of package lines.
+// core, by the limits in runtime/executions.
 const scanning = 20_000
 
 // uploading is the cost of an upload without its bytes, whose rate the request limits.

@@ -15,7 +15,7 @@ import (
 // A resolver resolves every field that isn't a plain struct field. Its methods are in files by
 // topic. It is safe for concurrent use.
 type resolver struct {
-	engine    *engine.Engine
+	engine    *engine.Services
 	languages *language.Set
 	measured  *versions.Cache // versions of the languages
 	version   string

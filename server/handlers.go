@@ -49,18 +49,18 @@ func (s *Server) routes(known *clients.Limiter, session func(r *http.Request) (s
 	if languages == nil {
 		languages = language.Default()
 	}
-	measured, links := versions.New(s.Engine, languages), download.NewLinks(s.key)
+	measured, links := versions.New(&s.Engine.Services, languages), download.NewLinks(s.key)
 	admission := &routes.Admission{Book: s.book, Session: session, Failed: s.Engine.FailureRecorder()}
 	settings := transport.Settings{MaxBody: c.MaxBody, Peers: known, Operation: routes.Operation, Admit: admission.Admit}.WithDefaults()
 	starting := transport.Starting{Over: s.Engine.Restored()}
 	o := routes.Options{
 		Admission: admission, Origins: c.AllowedOrigins, Starting: starting, Health: s.Engine.Health,
 		API: graph.Handler(graph.Options{
-			Engine: s.Engine, Links: links, Languages: languages, Versions: measured, Version: Version(), NoIntrospection: c.NoIntrospection, Starting: starting, Logger: logger, Settings: settings,
+			Engine: &s.Engine.Services, Links: links, Languages: languages, Versions: measured, Version: Version(), NoIntrospection: c.NoIntrospection, Starting: starting, Logger: logger, Settings: settings,
 		}),
-		Downloads: download.Handler{Links: links, Source: s.Engine.Downloads(), Callers: admission, Refuse: transport.Presenter{Logger: logger, Hints: !c.NoIntrospection}.Refuse},
+		Downloads: download.Handler{Links: links, Files: s.Engine.Files, Outputs: s.Engine.Executions, Callers: admission, Refuse: transport.Presenter{Logger: logger, Hints: !c.NoIntrospection}.Refuse},
 		Services: compat.Services{
-			Engine: s.Engine, Cluster: s.Engine, Early: settings.Early, Languages: languages, Versions: measured, Version: Version(), MaxBody: settings.MaxBody, Peers: known, Memory: s.Engine.Memory(), Logger: logger,
+			Engine: &s.Engine.Services, Capacity: s.Engine.Capacity, Early: settings.Early, Languages: languages, Versions: measured, Version: Version(), MaxBody: settings.MaxBody, Peers: known, Memory: s.memory, Logger: logger,
 		},
 	}
 	if len(c.Compat) > 0 {

@@ -96,6 +96,7 @@ type callers struct {
 	key    []byte // signs download URLs and grants
 	book   *identity.Registry
 	quotas *quota.Ledger
+	memory *quota.Memory // for what is kept for them
 	audit  *audit.Log
 }
 
@@ -139,6 +140,7 @@ func (s *Server) Open(ctx context.Context) (err error) {
 	}
 	s.quotas = quota.New()
 	memory, _, _ := serverMemory() // limitMemory has logged it
+	s.memory = quota.NewMemory(keptMemory(memory))
 	s.book = identity.New(identity.Config{
 		Store: s.store, FirstToken: s.config.Token, Open: s.config.Token == "" && s.config.OIDC.Issuer == "", Key: s.key, Quotas: s.quotas, Logger: s.logger.Named("identity"),
 		Free: func(ctx context.Context, id runtime.TenantID) error { return s.Engine.FreeTenant(ctx, id) },
@@ -155,7 +157,7 @@ func (s *Server) Open(ctx context.Context) (err error) {
 		Dir: s.config.Data, Logger: s.logger.Named("engine"), Boot: timing.ReadBoot(),
 		Alert: pool.AlertRule{Threshold: s.config.AlertThreshold, Timeout: seconds(s.config.AlertTimeout)},
 		Keep:  seconds(s.config.KeepExecutions), KeepBytes: s.config.KeepBytes,
-		Memory: quota.NewMemory(keptMemory(memory)), Attacks: s.lastAttacks(), Quotas: s.quotas, Weight: s.weight, Led: s.readBook, Callers: s.book, Audit: s.audit,
+		Memory: s.memory, Attacks: s.lastAttacks(), Quotas: s.quotas, Weight: s.weight, Led: s.readBook, Callers: s.book, Audit: s.audit,
 	})
 	return nil
 }

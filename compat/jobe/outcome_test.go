@@ -195,26 +195,21 @@ func TestErrorsOfEarlyAnswers(t *testing.T) {
 
 // A run's input isn't kept while its program runs.
 func TestStartedRunsKeepNoInput(t *testing.T) {
-	a := &api{Services: compat.Services{Engine: engine.New(clustertest.NewFake(), nil, engine.Config{Logger: zap.NewNop()})}}
+	a := &api{Services: compat.Services{Engine: &engine.New(clustertest.NewFake(), nil, engine.Config{Logger: zap.NewNop()}).Services}}
 	in, of := request.Run{Files: []runtime.FileWrite{{}}}, request.Batch{Cases: []request.Case{{}}}
 	if _, err := a.start(httptest.NewRequest(http.MethodPost, "/", nil), time.Now(), &in, &of); runtime.CodeOf(err) != runtime.CodeUnauthenticated || in.Files != nil || of.Cases != nil {
 		t.Errorf("%v: %+v, %+v", err, in, of)
 	}
 }
 
-// twoCPUs is a cluster with two CPUs.
-type twoCPUs struct{}
-
-func (twoCPUs) ClusterStatus(context.Context) (s runtime.ClusterStatus, err error) {
-	s.Capacity.CPUs = 2
-	return s, nil
-}
+// twoCPUs is the capacity of a cluster with two CPUs.
+func twoCPUs(context.Context) (cpus, coreMHz int, err error) { return 2, 0, nil }
 
 // A tenant whose runs never end, for example because they get no runner, leaves turns to others. Alone
 // it has two for each CPU.
 func TestTenantsLeaveTurnsToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, inside := &api{Services: compat.Services{Cluster: twoCPUs{}}, turns: fairqueue.NewSharedLimiter(1)}, map[runtime.TenantID]int{}
+		a, inside := &api{Services: compat.Services{Capacity: twoCPUs}, turns: fairqueue.NewSharedLimiter(1)}, map[runtime.TenantID]int{}
 		ctx, end := context.WithCancel(t.Context())
 		defer end()
 		a.pace(ctx, runtime.Environment{})
@@ -281,7 +276,7 @@ func (anybody) Known(*http.Request, string) (identity.Caller, error) {
 func TestInvalidUTF8IsRefused(t *testing.T) {
 	const size = 100_000
 	all, mux := clients.New(clients.Bounds{Bodies: 2 * size}), http.NewServeMux()
-	services := compat.Services{Engine: engine.New(clustertest.NewFake(), nil, engine.Config{Logger: zap.NewNop()}), Languages: language.Default(), MaxBody: 1 << 20, Peers: all, Logger: zap.NewNop()}
+	services := compat.Services{Engine: &engine.New(clustertest.NewFake(), nil, engine.Config{Logger: zap.NewNop()}).Services, Languages: language.Default(), MaxBody: 1 << 20, Peers: all, Logger: zap.NewNop()}
 	compat.Mount(mux, services, anybody{}, new(compat.Counts), new(beginning))
 	for body, field := range map[string]string{
 		`"sourcecode": "` + strings.Repeat("\xff", size):                                        "run_spec.sourcecode: isn't",
@@ -301,7 +296,7 @@ func TestInvalidUTF8IsRefused(t *testing.T) {
 // A run counts as an operation, but holds nothing of its request.
 func TestRunsCountAsOperations(t *testing.T) {
 	all, of, mux := clients.New(clients.Bounds{Bodies: 1 << 20}), new(beginning), http.NewServeMux()
-	compat.Mount(mux, compat.Services{Engine: engine.New(clustertest.NewFake(), nil, engine.Config{Logger: zap.NewNop()}), MaxBody: 1 << 20, Peers: all, Logger: zap.NewNop()}, anybody{}, new(compat.Counts), of)
+	compat.Mount(mux, compat.Services{Engine: &engine.New(clustertest.NewFake(), nil, engine.Config{Logger: zap.NewNop()}).Services, MaxBody: 1 << 20, Peers: all, Logger: zap.NewNop()}, anybody{}, new(compat.Counts), of)
 	w := httptest.NewRecorder()
 	mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"run_spec": {"sourcecode": "`+strings.Repeat("x", 100_000)+`"}}`)))
 	if w.Code != http.StatusBadRequest || of.used.Operations != 1 || of.used.BodyBytes != 0 {

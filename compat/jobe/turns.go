@@ -16,14 +16,14 @@ const programsPerCPU = 2
 // pace sets the number of turns. It returns how many seconds a program of an environment needs at
 // least for each second of processor time: more than 1 if the environment has less than one CPU.
 func (a *api) pace(ctx context.Context, env runtime.Environment) float64 {
-	status, err := a.Cluster.ClusterStatus(ctx)
-	if err == nil && status.Capacity.CPUs > 0 { // else the last known number
-		a.turns.SetLimit(2 * programsPerCPU * status.Capacity.CPUs)
+	cpus, coreMHz, err := a.Capacity(ctx)
+	if err == nil && cpus > 0 { // else the last known number
+		a.turns.SetLimit(2 * programsPerCPU * cpus)
 	}
-	if err != nil || status.CoreMHz <= env.Resources.CPUMHz {
+	if err != nil || coreMHz <= env.Resources.CPUMHz {
 		return 1
 	}
-	return float64(status.CoreMHz) / float64(env.Resources.CPUMHz)
+	return float64(coreMHz) / float64(env.Resources.CPUMHz)
 }
 
 // turn waits until a program of the caller may run. Tenants take turns, and so do the callers of a

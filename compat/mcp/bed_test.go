@@ -88,7 +88,7 @@ func newBedOf(t testing.TB, held int64, change func(a *API)) *bed {
 		change(b.api)
 	}
 	mux := http.NewServeMux()
-	services := compat.Services{Engine: eng, Languages: language.Default(), Version: "1.2.3", MaxBody: 1 << 20, Peers: b.peers, Logger: zap.NewNop()}
+	services := compat.Services{Engine: &eng.Services, Languages: language.Default(), Version: "1.2.3", MaxBody: 1 << 20, Peers: b.peers, Logger: zap.NewNop()}
 	compat.Mount(mux, services, &routes.Admission{Book: book}, b.counts, b.api)
 	var lasting sync.WaitGroup
 	ends, end := context.WithCancelCause(context.Background())

@@ -84,7 +84,7 @@ func newBounded(t testing.TB, options Options, bounds clients.Bounds) bed {
 	<-eng.Restored()
 	bounds.Bodies, bounds.TokenBodies = 1<<30, cmp.Or(bounds.TokenBodies, maxHeld)
 	mux, bounded := http.NewServeMux(), clients.New(bounds)
-	services := compat.Services{Engine: eng, Version: "1.2.3", MaxBody: 1 << 20, Peers: bounded, Logger: zap.NewNop()}
+	services := compat.Services{Engine: &eng.Services, Version: "1.2.3", MaxBody: 1 << 20, Peers: bounded, Logger: zap.NewNop()}
 	opened := New(options).(*api)
 	opened.closeTime, opened.quitGrace = wait.Limit, wait.Limit // no test asserts them
 	compat.Mount(mux, services, &routes.Admission{Book: book}, new(compat.Counts), opened)

@@ -77,7 +77,7 @@ func TestExpiredAddressesAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		links := NewLinks(nil)
 		mux := http.NewServeMux()
-		Handler{Links: links, Source: &source{versions: []string{"text"}}, Callers: nobody{}, Refuse: func(w http.ResponseWriter, _ *http.Request, status int, err error) {
+		Handler{Links: links, Files: &source{versions: []string{"text"}}, Callers: nobody{}, Refuse: func(w http.ResponseWriter, _ *http.Request, status int, err error) {
 			http.Error(w, err.Error(), status)
 		}}.Register(mux)
 		address := links.File(access.Principal{}, runtime.File{Runner: "r", At: "f"})
@@ -155,7 +155,7 @@ func (s *source) get(t *testing.T, ranged string) (status int, body string, err 
 	t.Helper()
 	links := NewLinks(nil)
 	mux := http.NewServeMux()
-	Handler{Links: links, Source: s, Callers: nobody{}, Refuse: func(w http.ResponseWriter, _ *http.Request, status int, err error) {
+	Handler{Links: links, Files: s, Outputs: s, Callers: nobody{}, Refuse: func(w http.ResponseWriter, _ *http.Request, status int, err error) {
 		http.Error(w, fmt.Sprint(runtime.CodeOf(err)), status)
 	}}.Register(mux)
 	server := httptest.NewServer(mux)
@@ -213,7 +213,7 @@ func TestDownloadsAreCompleteOrBreak(t *testing.T) {
 // Every range that can't be served is refused with the size of the content.
 func TestRefusedRangesNameTheSize(t *testing.T) {
 	links, mux := NewLinks(nil), http.NewServeMux()
-	Handler{Links: links, Source: &source{versions: []string{"0123456789"}}, Callers: nobody{}, Refuse: func(w http.ResponseWriter, _ *http.Request, status int, err error) {
+	Handler{Links: links, Files: &source{versions: []string{"0123456789"}}, Callers: nobody{}, Refuse: func(w http.ResponseWriter, _ *http.Request, status int, err error) {
 		http.Error(w, err.Error(), status)
 	}}.Register(mux)
 	for _, wanted := range []string{"lines=0-1", "bytes=9-5", "bytes=10-", "bytes=x"} {

@@ -58,10 +58,6 @@ func (e endless) OpenFile(context.Context, runtime.RunnerID, string, int64) (run
 	return runtime.File{Size: 1 << 40}, e, nil
 }
 
-func (endless) OpenOutput(context.Context, runtime.ExecutionID, runtime.Stream) (*executions.Output, error) {
-	return nil, errors.New("there is none")
-}
-
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
 func (endless) Close() error { return nil }
@@ -90,7 +86,7 @@ func cutting(t *testing.T) (server *httptest.Server, ended chan any, revoke func
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := Handler{Links: NewLinks(nil), Source: endless{new(int)}, Callers: tokenHolder{book, secret}}
+	h := Handler{Links: NewLinks(nil), Files: endless{new(int)}, Callers: tokenHolder{book, secret}}
 	mux := http.NewServeMux()
 	h.Register(mux)
 	mux.HandleFunc("/recording", func(w http.ResponseWriter, r *http.Request) {

@@ -24,7 +24,7 @@ type content struct {
 // open opens a file. It refuses files that can't be downloaded.
 func (h Handler) open(ctx context.Context, id runtime.RunnerID, at string) (*content, error) {
 	c := &content{open: func(offset int64) (runtime.File, io.ReadCloser, error) {
-		return h.Source.OpenFile(ctx, id, at, offset)
+		return h.Files.OpenFile(ctx, id, at, offset)
 	}}
 	var err error
 	c.file, c.stream, err = c.open(0)

@@ -17,9 +17,13 @@ import (
 	"github.com/rockpool/rockpool/runtime/identity"
 )
 
-// A Source opens what is downloaded. The services Files and Executions are one together.
-type Source interface {
+// Files opens files of runners.
+type Files interface {
 	OpenFile(ctx context.Context, id runtime.RunnerID, path string, offset int64) (runtime.File, io.ReadCloser, error)
+}
+
+// Outputs opens what executions have printed.
+type Outputs interface {
 	OpenOutput(ctx context.Context, id runtime.ExecutionID, stream runtime.Stream) (*executions.Output, error)
 }
 
@@ -34,7 +38,8 @@ type Callers interface {
 // A Handler serves the addresses of its Links, and requests with a token or a grant.
 type Handler struct {
 	Links   *Links
-	Source  Source
+	Files   Files
+	Outputs Outputs
 	Callers Callers
 	Refuse  func(w http.ResponseWriter, r *http.Request, status int, err error) // responds with an error
 }
@@ -89,7 +94,7 @@ func (h Handler) output(w http.ResponseWriter, r *http.Request) {
 		h.refuse(w, r, err)
 		return
 	}
-	content, err := h.Source.OpenOutput(ctx, runtime.ExecutionID(id), stream)
+	content, err := h.Outputs.OpenOutput(ctx, runtime.ExecutionID(id), stream)
 	if err != nil {
 		h.refuse(w, r, err)
 		return

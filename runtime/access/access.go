@@ -240,9 +240,8 @@ func (p Principal) Only() *runtime.TenantID {
 	return &p.Tenant
 }
 
-// Narrowed returns the only tenant whose objects a list contains, or nil for all tenants, if its filter
-// selects a tenant, or none for nil. If the caller sees nothing of that tenant, sees is false, and its
-// list is empty.
+// Narrowed returns the tenant to which a list is restricted, or nil for all. filter is the tenant that
+// the request selects, or nil. If the caller doesn't see that tenant, sees is false and the list is empty.
 func (p Principal) Narrowed(filter *runtime.TenantID) (tenant *runtime.TenantID, sees bool) {
 	if filter == nil {
 		return p.Only(), true

@@ -70,7 +70,6 @@ type Sources struct {
 	Logs    *logdir.Dir
 	Skipped func() []string          // what could not be restored
 	Pools   func() []ComponentHealth // one of each environment
-	Exists  func(id runtime.EnvironmentID) bool
 
 	// Attacks returns the record of the last attack run on this machine, or nil if there was none.
 	// May be nil.
@@ -117,7 +116,7 @@ func (m *Monitor) begin() (inspection int64, attacks *health.AttackRun) {
 
 // answer returns the state of the server with what an inspection found, and stores it if keep is
 // set. If a later inspection has answered already, its result is used instead. Components without
-// a Status are left out, and so are pools of environments that don't exist.
+// a Status are left out, and so are pools that the inspection didn't find.
 func (m *Monitor) answer(inspection int64, found []ComponentHealth, attacks *health.AttackRun, keep bool) Health {
 	now := time.Now()
 	m.mu.Lock()
@@ -126,17 +125,17 @@ func (m *Monitor) answer(inspection int64, found []ComponentHealth, attacks *hea
 		found, attacks = nil, m.attacks
 	}
 	all := maps.Clone(m.parts)
+	if inspection >= m.answered { // found has all pools
+		maps.DeleteFunc(all, func(name string, _ ComponentHealth) bool { return strings.HasPrefix(name, PoolComponent) })
+	}
 	// A component that keeps its state keeps its Since.
 	for _, c := range found {
-		if c.Since = now; all[c.Name].Status == c.Status {
-			c.Since = all[c.Name].Since
+		if c.Since = now; m.parts[c.Name].Status == c.Status {
+			c.Since = m.parts[c.Name].Since
 		}
 		all[c.Name] = c
 	}
-	maps.DeleteFunc(all, func(name string, c ComponentHealth) bool {
-		id, isPool := strings.CutPrefix(name, PoolComponent)
-		return c.Status == "" || isPool && !m.sources.Exists(runtime.EnvironmentID(id))
-	})
+	maps.DeleteFunc(all, func(_ string, c ComponentHealth) bool { return c.Status == "" })
 	if keep {
 		m.parts, m.attacks, m.answered = all, attacks, max(m.answered, inspection)
 	}

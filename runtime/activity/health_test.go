@@ -39,7 +39,6 @@ func working(t *testing.T) Sources {
 		Logs:    logs,
 		Skipped: func() []string { return nil },
 		Pools:   func() []ComponentHealth { return nil },
-		Exists:  func(runtime.EnvironmentID) bool { return true },
 	}
 }
 
@@ -80,6 +79,21 @@ func TestHangingClusterIsDown(t *testing.T) {
 		m.Health(t.Context())
 		return m.stored("cluster").Status == HealthDown && m.stored("store").Status == HealthOK && m.stored("output").Status == HealthOK
 	})
+}
+
+// Health has the pools that exist now, since when each has been in its state.
+func TestHealthForgetsDeletedPools(t *testing.T) {
+	sources := working(t)
+	pools := []ComponentHealth{{Name: PoolComponent + "a", Status: HealthOK}, {Name: PoolComponent + "b", Status: HealthOK}}
+	sources.Pools = func() []ComponentHealth { return pools }
+	m := NewMonitor(sources)
+	m.Health(t.Context())
+	before := m.stored(PoolComponent + "b")
+	pools = pools[1:]
+	h := m.Health(t.Context())
+	if slices.ContainsFunc(h.Components, func(c ComponentHealth) bool { return c.Name == PoolComponent+"a" }) || !slices.Contains(h.Components, before) {
+		t.Errorf("%+v, want %+v and not a", h.Components, before)
+	}
 }
 
 // TestOlderInspectionDoesNotReplaceANewerOne checks that both callers get the newer inspection's

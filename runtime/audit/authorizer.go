@@ -35,9 +35,6 @@ var recorded = map[access.Operation]bool{
 	"drainCluster": true,
 }
 
-// Recorded reports whether an operation adds entries, and fails while the log is full.
-func Recorded(op access.Operation) bool { return recorded[op] }
-
 // An Authorizer checks what callers may do, and records what they change. Every method of a service
 // that a caller reaches asks it first; see [Do]. The caller is in the context (see package access).
 // It is safe for concurrent use.
@@ -77,7 +74,7 @@ type Object struct {
 	Find func(p access.Principal) (runtime.TenantID, error)
 }
 
-// Seen is the result of [Object.Find] for a known object.
+// Seen returns an object's tenant, with the error missing unless sees is set. Find ends with it.
 func Seen(tenant runtime.TenantID, sees bool, missing error) (runtime.TenantID, error) {
 	if sees {
 		return tenant, nil
@@ -85,32 +82,37 @@ func Seen(tenant runtime.TenantID, sees bool, missing error) (runtime.TenantID, 
 	return tenant, missing
 }
 
-// Do authorises, acts and records: it calls act if the caller of ctx may use the operation and sees
-// the object. If the operation adds entries, it then records the outcome.
+// errPanicked is the outcome of an operation that panicked.
+var errPanicked = errors.New("it panicked")
+
+// Do calls act if the caller may use the operation and sees the object. If the operation adds entries,
+// Do records the outcome, also a refusal.
 func Do[T any](ctx context.Context, a *Authorizer, op access.Operation, of Object, act func() (T, error)) (result T, err error) {
 	tenant := WholeServer
+	if recorded[op] {
+		defer func() { a.Record(ctx, op, of.Kind, of.ID, tenant, err) }()
+	}
 	p, err := a.Allow(ctx, op)
 	if err == nil {
 		tenant, err = of.Find(p)
-	} else if recorded[op] && p.AllTenants && a.records(p) {
+	} else if recorded[op] && p.AllTenants && a.records(p) && !unrecorded(err) {
 		tenant, _ = of.Find(p) // a refused operation is recorded with the object's tenant too
 	}
 	if err == nil {
+		err = errPanicked // unless act returns
 		result, err = act()
-	}
-	if recorded[op] {
-		a.Record(ctx, op, of.Kind, of.ID, tenant, err)
 	}
 	return result, err
 }
 
-// See returns an error unless the caller may use an operation that only reads, and sees the object.
+// See returns an error unless the caller may use an operation and sees the object. The operation must
+// not be one that adds entries.
 func (a *Authorizer) See(ctx context.Context, op access.Operation, of Object) error {
 	_, err := Do(ctx, a, op, of, func() (struct{}, error) { return struct{}{}, nil })
 	return err
 }
 
-// Made records an operation that made an object of a tenant, or failed.
+// Made records an operation that makes an object. The entry of a failed one belongs to the whole server.
 func (a *Authorizer) Made(ctx context.Context, op access.Operation, kind, id string, tenant runtime.TenantID, err error, details ...Detail) {
 	if err != nil {
 		tenant = WholeServer
@@ -122,7 +124,7 @@ func (a *Authorizer) Made(ctx context.Context, op access.Operation, kind, id str
 // tenant always belongs to that tenant, whichever object it named.
 func (a *Authorizer) Record(ctx context.Context, op access.Operation, kind, id string, tenant runtime.TenantID, err error, details ...Detail) {
 	p := access.FromContext(ctx)
-	if !a.records(p) || errors.Is(err, ErrFull) || errors.Is(err, ErrEnded) {
+	if !a.records(p) || unrecorded(err) {
 		return
 	}
 	if !p.AllTenants {
@@ -143,6 +145,9 @@ func (a *Authorizer) Record(ctx context.Context, op access.Operation, kind, id s
 		Address: p.Address, Outcome: OutcomeOf(ctx, err), Detail: details,
 	})
 }
+
+// unrecorded reports whether an operation was refused because the log takes no entry.
+func unrecorded(err error) bool { return errors.Is(err, ErrFull) || errors.Is(err, ErrEnded) }
 
 // failuresPerSecond bounds the entries about unknown callers, since anybody can cause them.
 const failuresPerSecond = 5

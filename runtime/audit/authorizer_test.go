@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -73,5 +74,40 @@ func TestDoAuthorisesActsAndRecords(t *testing.T) {
 		case test.tenant != "" && (rows[0].Tenant != test.tenant || rows[0].Failed != test.failed || rows[0].Object != "r"):
 			t.Errorf("%s: %+v", name, rows[0])
 		}
+	}
+}
+
+// TestPanicsAreRecorded checks that an operation that panicked after it may have changed something has an
+// entry.
+func TestPanicsAreRecorded(t *testing.T) {
+	stored := &memory{}
+	log := newLog(t, Config{Store: stored})
+	object := Object{Kind: OfRunner, ID: "r", Find: func(access.Principal) (runtime.TenantID, error) { return "a", nil }}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic is swallowed")
+			}
+		}()
+		_, _ = Do(client(t), NewAuthorizer(log), "moveFile", object, func() (int, error) { panic("act") })
+	}()
+	if err := start(t, log)(); err != nil {
+		t.Fatal(err)
+	}
+	if len(stored.rows) != 1 || !stored.rows[0].Failed || stored.rows[0].Object != "r" {
+		t.Errorf("got %+v, want one entry of a failure", stored.rows)
+	}
+}
+
+// TestFullLogReadsNoObject checks that a refused call costs no read of its object while the log is full.
+func TestFullLogReadsNoObject(t *testing.T) {
+	log := newLog(t, Config{})
+	for log.Room(WholeServer) == nil {
+		log.Append(Entry{Tenant: WholeServer, Action: "a"})
+	}
+	all := access.With(t.Context(), access.Principal{Kind: access.KindToken, ID: "2", AllTenants: true, Role: access.Client})
+	object := Object{Kind: OfRunner, ID: "r", Find: func(access.Principal) (runtime.TenantID, error) { t.Error("the object is read"); return "a", nil }}
+	if _, err := Do(all, NewAuthorizer(log), "moveFile", object, func() (int, error) { return 0, nil }); !errors.Is(err, ErrFull) {
+		t.Errorf("%v, want %v", err, ErrFull)
 	}
 }

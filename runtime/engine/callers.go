@@ -156,7 +156,7 @@ func (s *Callers) PutTenant(ctx context.Context, id runtime.TenantID, weight *in
 // tenant still has environments. None can be created meanwhile.
 func (s *Callers) DeleteTenant(ctx context.Context, id runtime.TenantID) (deleted bool, err error) {
 	return audit.Do(ctx, s.e.auth, "deleteTenant", tenant(id), func() (deleted bool, err error) {
-		err = s.e.environments.Without(ctx, id, func() error {
+		err = s.e.environments.RemoveTenant(ctx, id, func() error {
 			if deleted, err = s.e.callers.DeleteTenant(ctx, id); err == nil {
 				s.e.alerts.Forget(id)
 			}

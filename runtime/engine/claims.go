@@ -103,8 +103,8 @@ func (s *Runners) Waiting(ctx context.Context, filter request.Waiting, first int
 }
 
 // claimBy claims a runner, once for each key or holder, even if the environment is deleted afterwards.
-// A claim with a key or a holder runs in a goroutine that spawn starts. So it continues when its caller
-// disconnects, and a retry finds its runner. The result first reports that this call claimed the runner,
+// A claim with a key or a holder runs in a goroutine of spawn. With jobs.Add it continues when its caller
+// disconnects; a ticket's claim ends with its ticket. The result first reports that this call claimed the runner,
 // not another one with the same key or holder.
 func (e *Engine) claimBy(ctx context.Context, spawn func(func(context.Context)) error, id runtime.EnvironmentID, claim pool.Claim) (r runtime.Runner, first bool, err error) {
 	began, held := time.Now(), claim.Claim.Holder != ""
@@ -214,7 +214,7 @@ func (e *Engine) ending(ctx context.Context, r runtime.Runner) error {
 	return nil
 }
 
-// stickyClaims has the claims for holders that are in progress, at most one for each holder.
+// stickyClaims has the claims in progress that name a holder, at most one for each.
 type stickyClaims struct {
 	mu    sync.Mutex // guards calls
 	calls map[string]*pendingClaim

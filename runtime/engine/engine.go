@@ -61,13 +61,13 @@ type Config struct {
 	// was none. nil: unknown.
 	Attacks func() (*health.AttackRun, error)
 
-	Callers *identity.Registry // has the tokens and tenants; with nil, every tenant exists
+	Callers *identity.Registry // has the tokens and tenants; with nil, environments may name any tenant
 	Audit   *audit.Log         // records what callers change; with nil, nothing is recorded
 }
 
-// An Engine has the services, and what they share. Make it with New. Methods of the Engine itself check
-// no caller; they are for the server.
-type Engine struct {
+// Services are the part of an Engine that APIs hold. Only its own methods check no caller: they reach no
+// object.
+type Services struct {
 	Environments *environments.Service
 	Runners      *Runners
 	Tickets      *Tickets
@@ -76,6 +76,15 @@ type Engine struct {
 	Batches      *Batches
 	Callers      *Callers
 	Server       *Server
+
+	jobs   jobs
+	counts *activity.Counts
+}
+
+// An Engine has the services, and what they share. Make it with New. Methods of the Engine itself check
+// no caller; they are for the server.
+type Engine struct {
+	Services
 
 	auth     *audit.Authorizer
 	log      *audit.Log
@@ -88,11 +97,9 @@ type Engine struct {
 	keep     time.Duration                   // of finished executions; 0: forever
 	led      func(ctx context.Context) error // Config.Led
 	logs     *logdir.Dir
-	jobs     jobs
 	restored restoration
 	memory   *quota.Memory
 
-	counts   *activity.Counts
 	failures activity.Failures
 	alerts   activity.Alerts
 	health   *activity.Monitor
@@ -120,9 +127,8 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 	e := &Engine{
 		auth: audit.NewAuthorizer(config.Audit), log: config.Audit, callers: config.Callers,
 		cluster: cluster, store: store, logger: config.Logger, boot: config.Boot, clock: timing.NewClock(), keep: config.Keep, led: config.Led, memory: config.Memory,
-		jobs:     jobs{make(chan func(context.Context)), make(chan struct{})},
+		Services: Services{jobs: jobs{make(chan func(context.Context)), make(chan struct{})}, counts: activity.NewCounts()},
 		restored: restoration{done: make(chan struct{})},
-		counts:   activity.NewCounts(),
 		runners:  runnerIndex{feed: events.NewRunnerFeed()},
 		claims:   syncs.NewCachingGroup[runtime.RunnerID](),
 		sticky:   stickyClaims{calls: map[string]*pendingClaim{}},
@@ -147,7 +153,6 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 	e.sessions = executions.NewRegistry(executions.Config{Store: store, Logs: e.logs, Agents: e.agents})
 	sources := activity.Sources{
 		Cluster: cluster.Status, Store: store.Check, Logs: e.logs, Skipped: e.skipped, Pools: e.environments.Health, Attacks: config.Attacks,
-		Exists: func(id runtime.EnvironmentID) bool { _, exists := e.environments.Get(id); return exists },
 	}
 	if config.Audit != nil {
 		sources.Audit = config.Audit.Problem
@@ -182,12 +187,9 @@ func (e *Engine) FailureRecorder() func(address netip.Addr, err error) {
 }
 
 // CountSubscription counts a subscription until left is called.
-func (e *Engine) CountSubscription(kind activity.WatchKind) (left func()) {
-	return e.counts.Subscription(kind)
+func (s *Services) CountSubscription(kind activity.WatchKind) (left func()) {
+	return s.counts.Subscription(kind)
 }
-
-// Memory returns the budget for what this server keeps for its callers.
-func (e *Engine) Memory() *quota.Memory { return e.memory }
 
 // Stats returns the current counters. It doesn't block.
 func (e *Engine) Stats() activity.Stats {
@@ -272,7 +274,7 @@ func (j jobs) Go(ctx context.Context, f func(context.Context)) error {
 }
 
 // Go runs f in a goroutine that Run waits for. f's context ends with ctx or when Run has to end.
-func (e *Engine) Go(ctx context.Context, f func(context.Context)) error { return e.jobs.Go(ctx, f) }
+func (s *Services) Go(ctx context.Context, f func(context.Context)) error { return s.jobs.Go(ctx, f) }
 
 // watch passes the cluster's hints on to the pools.
 func (e *Engine) watch(ctx context.Context) {

@@ -1,12 +1,15 @@
 package engine
 
 import (
+	"context"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/request"
+	"github.com/rockpool/rockpool/test/clustertest"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -151,6 +154,40 @@ func TestEnvironmentsChangeTheirTenant(t *testing.T) {
 	}
 	if now, ok := b.runners.get(held.ID); !ok || now.State != runtime.RunnerClaimed || now.Tenant() != runtime.DefaultTenant {
 		t.Errorf("%+v", now)
+	}
+}
+
+// A pinning cluster pins each image to one digest, and counts the calls.
+type pinning struct {
+	*clustertest.Fake
+	calls *atomic.Int64
+}
+
+func (c pinning) PinImage(context.Context, string) (runtime.ImagePin, error) {
+	c.calls.Add(1)
+	return runtime.ImagePin{Digest: "sha256:1"}, nil
+}
+
+func (pinning) ImageStatus(runtime.ImagePin) runtime.ImageStatus { return runtime.ImageStatus{} }
+
+// TestImagesAreResolvedForTheOwnerOnly checks that a refused put says nothing about another tenant's
+// environment: warm runners can't be without isolation.
+func TestImagesAreResolvedForTheOwnerOnly(t *testing.T) {
+	b := newBed(t)
+	b.stop()
+	calls := new(atomic.Int64)
+	b.cluster = pinning{b.fake, calls}
+	b.start(t)
+	in := request.Environment{ID: "a", Image: ptr("x"), PoolSize: ptr(0), Warm: &runtime.Warm{Interpreter: runtime.InterpreterPython, Modules: []string{"json"}}}
+	if _, _, err := b.Environments.Put(as(t, "t"), in); err != nil || calls.Load() != 1 {
+		t.Fatalf("%v after %d calls", err, calls.Load())
+	}
+	for _, isolation := range []runtime.Isolation{runtime.IsolationNamespaces, runtime.IsolationNone} {
+		_, _, err := b.Environments.Put(as(t, "u"), request.Environment{ID: "a", Image: ptr("x"), Isolation: &isolation})
+		wantCode(t, err, runtime.CodeConflict, "")
+	}
+	if calls.Load() != 1 {
+		t.Errorf("%d calls, want 1", calls.Load())
 	}
 }
 

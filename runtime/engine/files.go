@@ -84,12 +84,3 @@ func (r reach) Use(ctx context.Context, id runtime.RunnerID) (done func(), err e
 func (r reach) Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, error) {
 	return r.e.cluster.Dial(ctx, id)
 }
-
-// Downloads are the services that open what a download address names.
-type Downloads struct {
-	*Files
-	*Executions
-}
-
-// Downloads returns the services of downloads.
-func (e *Engine) Downloads() Downloads { return Downloads{e.Files, e.Executions} }

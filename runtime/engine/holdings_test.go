@@ -1,14 +1,12 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/test/wait"
@@ -23,57 +21,6 @@ func refused(t *testing.T, err error) runtime.Exceeded {
 		return runtime.Exceeded{}
 	}
 	return *e.Exceeded
-}
-
-// TestWaitingForAQuotaUsesTheTenantsShare checks that claims waiting for their tenant's quota leave
-// room for other tenants' claims, and stop waiting once the quota is raised.
-func TestWaitingForAQuotaUsesTheTenantsShare(t *testing.T) {
-	b := newBed(t)
-	b.stop()
-	b.config.Quotas = quota.New()
-	for _, id := range []runtime.TenantID{"a", "b"} {
-		b.config.Quotas.SetTenant(runtime.Tenant{ID: id, Quotas: runtime.Quotas{Runners: ptr(0)}})
-	}
-	b.start(t)
-	b.usage.Shares.Limit = 4
-	shared := true
-	if _, _, err := b.Environments.Put(asServer(t), request.Environment{ID: "a", Shared: &shared, PoolSize: ptr(0)}); err != nil {
-		t.Fatal(err)
-	}
-	answers := make(chan error)
-	claim := func(ctx context.Context, tenant runtime.TenantID, waitFor int) error {
-		_, err := b.Runners.Claim(access.With(ctx, access.FromContext(as(t, tenant))), request.Claim{EnvironmentID: "a", WaitFor: &waitFor})
-		return err
-	}
-	waits := func(ctx context.Context, tenant runtime.TenantID, n int64) {
-		go func() { answers <- claim(ctx, tenant, 600) }()
-		wait.For(t, "the claim waits", func() bool { return b.Callers.Usage(runtime.Tenant{ID: tenant}).Waiting.Used == n })
-	}
-	waits(asServer(t), "a", 1)
-	waits(asServer(t), "a", 2)
-	if got := refused(t, claim(asServer(t), "a", 1)); got != (runtime.Exceeded{Quota: "waiting", Limit: 2, Used: 2}) {
-		t.Errorf("%+v", got)
-	}
-	ctx, leave := context.WithCancel(asServer(t))
-	defer leave()
-	waits(ctx, "b", 1)
-	leave()
-	if err := <-answers; !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	b.config.Quotas.SetTenant(runtime.Tenant{ID: "a", Quotas: runtime.Quotas{Runners: ptr(2)}})
-	for range 2 {
-		if err := <-answers; err != nil {
-			t.Error(err)
-		}
-	}
-	b.config.Quotas.SetTenant(runtime.Tenant{ID: "b", Quotas: runtime.Quotas{Runners: ptr(0)}})
-	waits(asServer(t), "b", 1) // what the others had is theirs again
-	waits(asServer(t), "b", 2)
-	b.config.Quotas.Remove("b")
-	if err := errors.Join(<-answers, <-answers); err != nil {
-		t.Error(err)
-	}
 }
 
 // TestClaimWaitingForQuotaAndRunnerCountsOnce checks that a claim that waits first for its tenant's

@@ -16,10 +16,10 @@ type leases struct {
 	byID map[string]*lease
 }
 
-// newLeases returns leases without any.
+// newLeases returns an empty table.
 func newLeases() *leases { return &leases{byID: map[string]*lease{}} }
 
-// A lease is one that hasn't ended.
+// A lease is the time until an execution or batch ends, unless its client renews it.
 type lease struct {
 	left  int // steps
 	step  time.Duration

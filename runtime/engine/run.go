@@ -119,8 +119,8 @@ func (e *Engine) running(ctx context.Context, in request.Run, kind string, run f
 	return noEnvironment(err, asked, in.EnvironmentID)
 }
 
-// runOnce calls whole to make a run. With a key, it makes it once for each key, and the run continues
-// when its caller disconnects. before returns what an earlier server or call made with the key.
+// runOnce calls whole. With a key, only the first call does so; others get its result, and it continues
+// when its caller disconnects. before returns what an earlier call stored.
 func (e *Engine) runOnce(ctx context.Context, in request.Run, cases []request.Case, key, input string, before func(context.Context) (runtime.Execution, bool, error), whole func(context.Context) (runtime.Execution, error)) (runtime.Execution, error) {
 	if in.Key == "" {
 		return whole(ctx)

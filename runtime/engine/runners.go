@@ -153,7 +153,11 @@ func (s *Runners) Usage(ctx context.Context, r runtime.Runner) *runtime.RunnerUs
 // by the number of runners. No state is sent twice in a row. The channel is closed when ctx ends; with
 // an environment also after its deletion, following its last runner's GONE.
 func (s *Runners) Watch(ctx context.Context, id runtime.EnvironmentID) (<-chan events.RunnerEvent, error) {
-	p, watched, err := s.e.Environments.Watched(ctx, "runnerEvents", id)
+	p, err := s.e.auth.Allow(ctx, "runnerEvents")
+	if err != nil {
+		return nil, err
+	}
+	watched, err := s.e.environments.Watched(p, id)
 	if err != nil {
 		return nil, err
 	}

@@ -68,16 +68,17 @@ func (s *Server) ClusterStatus(ctx context.Context) (runtime.ClusterStatus, erro
 	if _, err := s.e.auth.Allow(ctx, "cluster"); err != nil {
 		return runtime.ClusterStatus{}, err
 	}
-	return s.e.ClusterStatus(ctx)
-}
-
-// ClusterStatus is Server.ClusterStatus for the server itself.
-func (e *Engine) ClusterStatus(ctx context.Context) (runtime.ClusterStatus, error) {
-	status, err := e.cluster.Status(ctx)
+	status, err := s.e.cluster.Status(ctx)
 	if err == nil && status.Draining != nil {
-		status.Draining.Executions = e.sessions.Len()
+		status.Draining.Executions = s.e.sessions.Len()
 	}
 	return status, err
+}
+
+// Capacity returns how many CPUs the cluster has, and the speed of one core.
+func (e *Engine) Capacity(ctx context.Context) (cpus, coreMHz int, err error) {
+	status, err := e.cluster.Status(ctx)
+	return status.Capacity.CPUs, status.CoreMHz, err
 }
 
 // A Scheduler is a cluster that reports its scheduling. Both methods return one page, newest first

@@ -61,7 +61,7 @@ func (s *Tickets) Open(ctx context.Context, in request.Claim) (t ticket.Ticket, 
 			Claimed: func(of ticket.Ticket) {
 				s.e.auth.Record(alone, "claimRunner", audit.OfRunner, string(of.Runner), of.Tenant, nil, append(resumption(of.Resumed), audit.Ref("ticket", of.ID))...)
 			},
-			Place: func(ctx context.Context, queued *pool.Queued) pool.QueuePosition {
+			Position: func(ctx context.Context, queued *pool.Queued) pool.QueuePosition {
 				p := s.e.environments.Pool(id)
 				if p == nil {
 					return pool.QueuePosition{}

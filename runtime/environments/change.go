@@ -18,6 +18,9 @@ const maxEnvironments = 10_000
 
 // put is Service.Put for a caller that may use it. tenantExists reports whether a tenant exists.
 func (r *Registry) put(ctx context.Context, p access.Principal, in request.Environment, tenantExists func(runtime.TenantID) bool) (env runtime.Environment, created bool, err error) {
+	if err := r.checkOwner(p, in.ID); err != nil { // what is resolved must not depend on another tenant's environment
+		return runtime.Environment{}, false, err
+	}
 	pin, err := r.pin(ctx, in) // slow, so before the turn that others wait for
 	if err != nil {
 		return runtime.Environment{}, false, err
@@ -31,13 +34,8 @@ func (r *Registry) put(ctx context.Context, p access.Principal, in request.Envir
 	ctx = context.WithoutCancel(ctx)
 	for {
 		stored, exists := r.Get(in.ID)
-		owned := stored
-		// A deleted environment that still has claimed runners keeps its loop.
-		if last := r.Pool(in.ID); !exists && last != nil && !last.Ended() {
-			owned = last.Environment()
-		}
-		if owned.ID != "" && !p.SeesTenant(owned.Tenant) {
-			return runtime.Environment{}, false, runtime.Errorf(runtime.CodeConflict, "the id %s is in use: choose another one", in.ID)
+		if err := r.checkOwner(p, in.ID); err != nil {
+			return runtime.Environment{}, false, err
 		}
 		if in.IfRevision != nil && *in.IfRevision != stored.Revision {
 			return runtime.Environment{}, false, runtime.Errorf(runtime.CodeConflict,
@@ -50,7 +48,7 @@ func (r *Registry) put(ctx context.Context, p access.Principal, in request.Envir
 		if !tenantExists(env.Tenant) {
 			return runtime.Environment{}, false, runtime.Invalid("tenant", "tenant %s doesn't exist: create it with putTenant", env.Tenant)
 		}
-		if !exists && r.of(env.Tenant) >= maxEnvironments {
+		if !exists && r.count(env.Tenant) >= maxEnvironments {
 			return runtime.Environment{}, false, runtime.Errorf(runtime.CodeLimitExceeded, "tenant %s already has %d environments, which is the limit: delete some", env.Tenant, maxEnvironments)
 		}
 		// The input changes nothing, except that a failed pull of the image starts again.
@@ -90,6 +88,19 @@ func (r *Registry) put(ctx context.Context, p access.Principal, in request.Envir
 			return runtime.Environment{}, false, err
 		}
 	}
+}
+
+// checkOwner returns CONFLICT if a caller doesn't see the tenant that has an environment's id.
+func (r *Registry) checkOwner(p access.Principal, id runtime.EnvironmentID) error {
+	owned, exists := r.Get(id)
+	// A deleted environment that still has claimed runners keeps its loop.
+	if last := r.Pool(id); !exists && last != nil && !last.Ended() {
+		owned = last.Environment()
+	}
+	if owned.ID != "" && !p.SeesTenant(owned.Tenant) {
+		return runtime.Errorf(runtime.CodeConflict, "the id %s is in use: choose another one", id)
+	}
+	return nil
 }
 
 // setEnvironment serves a stored environment.

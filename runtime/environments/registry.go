@@ -89,8 +89,8 @@ func (r *Registry) All() []runtime.Environment {
 	return all
 }
 
-// of returns how many environments a tenant has.
-func (r *Registry) of(id runtime.TenantID) int {
+// count returns how many environments a tenant has.
+func (r *Registry) count(id runtime.TenantID) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := 0
@@ -239,9 +239,9 @@ func (r *Registry) RestorePools(ctx context.Context, known map[runtime.Environme
 	return nil
 }
 
-// Without calls remove if a tenant has no environments, and otherwise returns CONFLICT. None can be
+// RemoveTenant calls remove if a tenant has no environments, and otherwise returns CONFLICT. None can be
 // created meanwhile.
-func (r *Registry) Without(ctx context.Context, id runtime.TenantID, remove func() error) error {
+func (r *Registry) RemoveTenant(ctx context.Context, id runtime.TenantID, remove func() error) error {
 	done, err := r.beginChange(ctx)
 	if err != nil {
 		return err

@@ -54,8 +54,8 @@ func (s *Service) First(ctx context.Context, ids []runtime.EnvironmentID) (runti
 	return runtime.Environment{}, false, nil
 }
 
-// Put creates an environment for the caller's tenant, or changes the fields that in names of one of
-// that tenant. Ids are unique across tenants: it returns CONFLICT if another tenant has this one.
+// Put creates an environment of the caller's tenant. If that tenant has it already, Put changes the
+// fields that in sets. Ids are unique across tenants: it returns CONFLICT if another tenant has this one.
 //
 // Claimed runners stay as they are. Idle ones are replaced if the tenant or anything that runners are
 // made from changed, and the cluster has the new image. A deleted environment's id stays with its
@@ -184,11 +184,15 @@ func (s *Service) WatchAlerts(ctx context.Context, id runtime.EnvironmentID) (<-
 	return watchPools(ctx, s, "poolAlerts", id, activity.WatchPoolAlerts, (*pool.Pool).WatchAlert, runtime.PoolAlert.Standing)
 }
 
-// watchPools sends what look returns for pools that the caller sees. The first value of a pool is sent
-// only if it stands.
+// watchPools sends what look returns for the pools that the caller sees. A pool's first value is left out
+// unless stands accepts it.
 func watchPools[T any](ctx context.Context, s *Service, op access.Operation, id runtime.EnvironmentID, kind activity.WatchKind,
 	look func(*pool.Pool) (T, <-chan struct{}), stands func(T) bool) (<-chan T, error) {
-	p, only, err := s.Watched(ctx, op, id)
+	p, err := s.auth.Allow(ctx, op)
+	if err != nil {
+		return nil, err
+	}
+	only, err := s.registry.Watched(p, id)
 	if err != nil {
 		return nil, err
 	}
@@ -208,14 +212,13 @@ func watchPools[T any](ctx context.Context, s *Service, op access.Operation, id 
 	})
 }
 
-// Watched returns the caller and the pool of an environment that it may watch, or no pool for "".
-func (s *Service) Watched(ctx context.Context, op access.Operation, id runtime.EnvironmentID) (p access.Principal, only *pool.Pool, err error) {
-	if p, err = s.auth.Allow(ctx, op); err != nil || id == "" {
-		return p, nil, err
+// Watched returns the pool of an environment that a caller sees, or no pool for "".
+func (r *Registry) Watched(p access.Principal, id runtime.EnvironmentID) (*pool.Pool, error) {
+	if id == "" {
+		return nil, nil
 	}
-	if env, ok := s.registry.Get(id); ok && !p.SeesEnvironment(env) {
-		return p, nil, NotFound(id)
+	if env, ok := r.Get(id); ok && !p.SeesEnvironment(env) {
+		return nil, NotFound(id)
 	}
-	only, err = s.registry.Served(id)
-	return p, only, err
+	return r.Served(id)
 }

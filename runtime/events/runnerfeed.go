@@ -9,7 +9,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// An RunnerEvent is the state of a runner at a moment.
+// A RunnerEvent is the state of a runner at a moment.
 type RunnerEvent struct {
 	Runner runtime.Runner
 	At     time.Time

@@ -13,7 +13,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
-// A LineQuery selects lines of an output; see [lineQuery]. A nil From or Skip is left out.
+// A LineQuery selects at most MaxLines lines of an output, beginning with number From or after the first
+// Skip ones. A nil From or Skip is left out.
 type LineQuery struct {
 	From, Skip *int64
 	MaxLines   int
@@ -82,10 +83,11 @@ func (s *Service) Lines(ctx context.Context, id runtime.ExecutionID, query LineQ
 		return LinePage{}, err
 	}
 	from := events.Source{Session: running, Execution: x, Log: r.Logs.Place(id), Known: r.Store.HasExecution}
-	source := lineSource{ID: id, Tenant: x.Tenant, Open: func(position int64) (*output.Reader, error) { return output.OpenReader(from.Log, position) }}
+	source := lineSource{ID: id, Open: func(position int64) (*output.Reader, error) { return output.OpenReader(from.Log, position) }}
 	if running != nil {
 		x, source.Open = running.Execution(), running.Log().Reader
 	}
+	source.Tenant = x.Tenant
 	if x.State == runtime.ExecutionFinished {
 		source.Ended, source.Bytes, source.After = true, x.Usage.OutputBytes, x.Marks.FinishedAt.Sub(x.Marks.StartedAt)
 	}

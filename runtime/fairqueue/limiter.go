@@ -52,8 +52,7 @@ func (l *Limiter) Waiting() int {
 	return l.waiting.Len()
 }
 
-// A Waiter belongs to one runner and is used for all its starts. It has the runner's present
-// priority. All methods except Enter are safe for concurrent use.
+// A Waiter is one piece of work that may wait, also repeatedly. It has the work's present priority. All methods except Enter are safe for concurrent use.
 type Waiter struct {
 	limiter *Limiter
 	tenant  runtime.TenantID
@@ -88,7 +87,7 @@ func (w *Waiter) SetPriority(priority runtime.Priority) {
 	}
 }
 
-// Enter waits until the runner may start. It returns a function to call afterwards, which admits
+// Enter waits until the work may begin. It returns a function to call afterwards, which admits
 // the next one. It returns ctx's cause if ctx ends first.
 func (w *Waiter) Enter(ctx context.Context) (leave func(), err error) {
 	l := w.limiter

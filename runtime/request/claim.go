@@ -59,7 +59,7 @@ func (in Claim) validateHolder() error {
 	return runtime.ValidateHolder(*in.Holder)
 }
 
-// ParsePart is like Parse, but without a holder, and its key is in no scope.
+// ParsePart checks a claim that is part of a run. It sets neither key nor holder.
 func (in Claim) ParsePart() (pool.Claim, error) {
 	claim := pool.Claim{Claim: runtime.Claim{Tenant: in.Tenant, InactivityTimeout: defaultInactivity, Labels: in.Labels}, Caller: in.Caller}
 	var err error

@@ -1,7 +1,8 @@
 // Package tenantusage counts what tenants use: runners, waiting claims, executions, the sizes of pools,
 // and stored inputs. Each is acquired from the tenant's quotas before it is made, and released when it
-// ends. Runners and executions of an earlier server are adopted, whatever the quotas. Methods are safe for concurrent
-// use, except those of reservations.
+// ends. Runners and executions of an earlier server are adopted, whatever the quotas. Methods are safe for
+// concurrent use, except Reserve, AdoptReserved and ReleaseReserved: their caller holds the turn to change
+// environments.
 package tenantusage
 
 import (
@@ -36,7 +37,7 @@ type Tracker struct {
 	mu      sync.Mutex                       // guards the fields below, and the state of waiters
 	runners map[runtime.RunnerID]reservation // runners that are counted
 	waiting map[*waiter]struct{}
-	Shares  quota.Bound // of waiting claims
+	shares  quota.Bound // of waiting claims
 }
 
 // A WaitingClaim is a claim that waits in its pool's queue, or for its tenant's quota of runners.
@@ -77,7 +78,7 @@ func New(c Config) *Tracker {
 		c.Weight = func(runtime.TenantID) int { return runtime.DefaultWeight }
 	}
 	return &Tracker{Config: c, runners: map[runtime.RunnerID]reservation{}, pools: map[runtime.EnvironmentID]reservation{}, waiting: map[*waiter]struct{}{},
-		Shares: quota.Bound{Limit: maxWaiting, Quota: quota.Waiting.String(), Of: "waiting claims"}}
+		shares: quota.Bound{Limit: maxWaiting, Quota: quota.Waiting.String(), Of: "waiting claims"}}
 }
 
 // Claim claims a runner for the claim's tenant. If the tenant has reached its quota of runners, the
@@ -86,6 +87,7 @@ func New(c Config) *Tracker {
 func (u *Tracker) Claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (runtime.Runner, error) {
 	tenant, began, later := claim.Claim.Tenant, time.Now(), request.LaterCase(claim.Claim.Key)
 	claim.Weight = u.Weight(tenant)
+	account := u.Quotas.Of(tenant)
 	bytes := int64(0) // a ticket, which tracks the claim, keeps the memory
 	if claim.Queued == nil {
 		claim.Queued, bytes = pool.NewQueued(), waitingBytes+quota.BytesOfLabels(claim.Claim.Labels)
@@ -106,7 +108,7 @@ func (u *Tracker) Claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (ru
 	}
 	defer u.answered(w)
 	if !later {
-		if err := u.Quotas.Of(tenant).Claim(); err != nil {
+		if err := account.Claim(); err != nil {
 			return runtime.Runner{}, err
 		}
 	}
@@ -115,21 +117,21 @@ func (u *Tracker) Claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (ru
 	}
 	needs := quota.ReservedBy(p.Environment().Resources, 1)
 	if later {
-		u.Quotas.Of(tenant).AdoptAll(needs)
-	} else if err := u.Quotas.Of(tenant).AcquireAll(needs); err != nil {
-		u.Quotas.Of(tenant).Release(quota.Runners, 1)
+		account.AdoptAll(needs)
+	} else if err := account.AcquireAll(needs); err != nil {
+		account.Release(quota.Runners, 1)
 		return runtime.Runner{}, err
 	}
 	if !later {
 		// The wait for the quota is part of WaitFor.
 		claim.WaitFor = max(claim.WaitFor-time.Since(began), 0)
 	}
-	u.Quotas.Of(tenant).Pend(1)
+	account.Pend(1)
 	r, err := p.Claim(ctx, claim)
-	u.Quotas.Of(tenant).Pend(-1)
+	account.Pend(-1)
 	if err != nil {
-		u.Quotas.Of(tenant).Release(quota.Runners, 1)
-		u.Quotas.Of(tenant).ReleaseAll(needs)
+		account.Release(quota.Runners, 1)
+		account.ReleaseAll(needs)
 		return r, err
 	}
 	u.mu.Lock()
@@ -167,7 +169,7 @@ func (u *Tracker) wait(w *waiter) error {
 		return nil
 	}
 	if tenant := w.claim.Tenant; !w.free {
-		if err := u.Shares.Acquire(tenant); err != nil {
+		if err := u.shares.Acquire(tenant); err != nil {
 			return err
 		}
 		kept, err := u.Memory.Keep(tenant, w.bytes, "a waiting claim")
@@ -176,7 +178,7 @@ func (u *Tracker) wait(w *waiter) error {
 		}
 		if err != nil {
 			kept.Free()
-			u.Shares.Release(tenant)
+			u.shares.Release(tenant)
 			return err
 		}
 		w.kept = kept
@@ -198,7 +200,7 @@ func (u *Tracker) answered(w *waiter) {
 	delete(u.waiting, w)
 	w.kept.Free()
 	if !w.free {
-		u.Shares.Release(w.claim.Tenant)
+		u.shares.Release(w.claim.Tenant)
 		u.Quotas.Of(w.claim.Tenant).Release(quota.Waiting, 1)
 	}
 }

@@ -169,7 +169,7 @@ func (r *Registry) read(ctx context.Context, t *entry, poll bool) Ticket {
 	}
 	r.mu.Unlock()
 	if ticket.State == Waiting {
-		place := t.order.Place(ctx, t.waiting)
+		place := t.order.Position(ctx, t.waiting)
 		ticket.Position, ticket.EstimatedWait = place.Position, place.EstimatedWait
 	}
 	return ticket

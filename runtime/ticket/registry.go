@@ -82,8 +82,8 @@ type Order struct {
 	Claim func(context.Context, *pool.Queued) (id runtime.RunnerID, ours bool, err error)
 	// Claimed is called once the ticket has its runner. nil: not called.
 	Claimed func(Ticket)
-	// QueuePosition returns the claim's position.
-	Place func(context.Context, *pool.Queued) pool.QueuePosition
+	// Position returns the claim's position.
+	Position func(context.Context, *pool.Queued) pool.QueuePosition
 }
 
 // An entry is a ticket of a Registry. Registry.mu guards its mutable fields.

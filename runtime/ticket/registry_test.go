@@ -75,7 +75,7 @@ func (b *bed) order(tenant runtime.TenantID, waitFor time.Duration) Order {
 			r, err := b.pool.Claim(ctx, pool.Claim{Claim: runtime.Claim{Tenant: tenant}, WaitFor: waitFor, Queued: w})
 			return r.ID, true, err
 		},
-		Place: b.pool.QueuePosition,
+		Position: b.pool.QueuePosition,
 	}
 }
 

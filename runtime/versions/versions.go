@@ -21,7 +21,7 @@ import (
 
 // A Cache keeps the versions of a server's environments. Its methods are safe for concurrent use.
 type Cache struct {
-	engine    *engine.Engine
+	engine    *engine.Services
 	languages *language.Set
 
 	mu    sync.Mutex // guards known
@@ -29,7 +29,7 @@ type Cache struct {
 }
 
 // New returns an empty cache.
-func New(e *engine.Engine, languages *language.Set) *Cache {
+func New(e *engine.Services, languages *language.Set) *Cache {
 	return &Cache{engine: e, languages: languages, known: map[runtime.EnvironmentID]*measurement{}}
 }
 

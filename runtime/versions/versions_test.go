@@ -66,7 +66,7 @@ languages:
 		}
 	})
 	<-e.Restored()
-	return bed{New(e, set), e, access.With(t.Context(), access.Anonymous())}
+	return bed{New(&e.Services, set), e, access.With(t.Context(), access.Anonymous())}
 }
 
 // put stores an environment, and returns it.
