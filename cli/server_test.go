@@ -73,10 +73,10 @@ func newServerWith(t *testing.T, languages *language.Set) *server {
 	if languages == nil {
 		languages = language.Default()
 	}
-	measured, links, admission := versions.New(&eng.Services, languages), download.NewLinks(nil), &routes.Admission{Book: book}
+	measured, links, admission := versions.New(&eng.Services, languages), download.NewLinks(nil), &routes.Admission{Registry: book}
 	at := httptest.NewServer(routes.New(routes.Options{
 		API: graph.Handler(graph.Options{
-			Engine: &eng.Services, Links: links, Languages: languages, Versions: measured, Logger: zap.NewNop(), Settings: graph.Settings{Admit: admission.Admit},
+			Engine: &eng.Services, Links: links, Languages: languages, Versions: measured, Logger: zap.NewNop(), Settings: transport.Settings{Admit: admission.Admit}.WithDefaults(),
 		}),
 		Downloads: download.Handler{Links: links, Files: eng.Files, Outputs: eng.Executions, Callers: admission, Refuse: transport.Presenter{Logger: zap.NewNop()}.Refuse},
 		Admission: admission, Health: eng.Health,

@@ -2614,10 +2614,6 @@ type GetExecutionsResponse struct {
 	// Executions, oldest first unless `newestFirst` is true. Ended executions are included for as long as they
 	// are kept.
 	//
-	// Some servers of earlier versions lacked the filters `outcomes`, `failed`, `labels`, `command`, `text`,
-	// `from` and `to`. After an upgrade from such a server these find its executions some time after the
-	// start: minutes for a million.
-	//
 	// Errors: INVALID_INPUT if `labels`, `command`, `text`, `to`, `first` or `after` is invalid.
 	//
 	// Access: OBSERVER.
@@ -2882,10 +2878,6 @@ func (v *GetRunningExecutionsExecutionConnection) GetPageInfo() PageInfo { retur
 type GetRunningResponse struct {
 	// Executions, oldest first unless `newestFirst` is true. Ended executions are included for as long as they
 	// are kept.
-	//
-	// Some servers of earlier versions lacked the filters `outcomes`, `failed`, `labels`, `command`, `text`,
-	// `from` and `to`. After an upgrade from such a server these find its executions some time after the
-	// start: minutes for a million.
 	//
 	// Errors: INVALID_INPUT if `labels`, `command`, `text`, `to`, `first` or `after` is invalid.
 	//

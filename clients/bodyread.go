@@ -55,7 +55,7 @@ func (b *Body) Buffered() *bufio.Reader {
 	}), 64<<10)
 }
 
-// SetEnd sets a limit for all later reads. Zero: no limit.
+// SetEnd sets a limit for all later reads. The zero time means no limit.
 func (b *Body) SetEnd(end time.Time) { b.end = end }
 
 // ReadAll reads the whole body, at most limit bytes, within MaxBodyTime. It takes memory from h as bytes

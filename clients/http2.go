@@ -26,10 +26,7 @@ func encrypted(w http.ResponseWriter, r *http.Request) (_ http.ResponseWriter, e
 	return patient, patient.extend // for data that net/http writes afterwards
 }
 
-const (
-	writePiece    = 16 << 10
-	takenPatience = 2 * time.Minute // same as for connections
-)
+const takenPatience = 2 * time.Minute // same as for connections
 
 // A patientWriter sets a deadline for each piece of a response.
 type patientWriter struct {
@@ -47,7 +44,7 @@ func (w *patientWriter) Write(p []byte) (int, error) {
 	defer func() { _ = w.control.SetWriteDeadline(time.Time{}) }() // otherwise the response would end while nothing is written
 	for written := 0; ; {
 		w.extend()
-		n, err := w.ResponseWriter.Write(p[written:min(len(p), written+writePiece)])
+		n, err := w.ResponseWriter.Write(p[written:min(len(p), written+socket.WritePiece)])
 		written += n
 		if err != nil || written == len(p) {
 			return written, err

@@ -94,10 +94,10 @@ func (s Services) Authenticated(by Authentication, next http.Handler) http.Handl
 		caller.API = s.api
 		ctx, release := caller.Bind(context.WithValue(r.Context(), callerKey{}, caller))
 		defer release()
-		ctx, hold := s.holding(ctx)
-		defer hold.Release()
+		ctx, reserved := s.reserve(ctx)
+		defer reserved.Release()
 		if r.Method != http.MethodDelete {
-			if err := hold.Operate(); err != nil {
+			if err := reserved.Operate(); err != nil {
 				clients.NewBody(w, r, clients.DefaultSilence).Drain()
 				by.Refuse(w, r, err)
 				return
@@ -136,9 +136,6 @@ type lifeKey struct{}
 
 // In returns the context for a request to a server with this life.
 func (l Life) In(ctx context.Context) context.Context { return context.WithValue(ctx, lifeKey{}, l) }
-
-// Encrypted reports whether a request came over TLS, to this server or to a trusted proxy.
-func Encrypted(r *http.Request) bool { return clients.Encrypted(r) }
 
 // Mount adds the routes of APIs to mux. Their requests are counted in counts. It returns the methods
 // of the routes, and the headers of the APIs' clients.

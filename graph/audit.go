@@ -27,7 +27,7 @@ func (r query) AuditLog(ctx context.Context, tenant, actor, action, object *stri
 	}
 	found, err := r.engine.Callers.AuditLog(ctx, filter, page.First, page.After)
 	if err == nil {
-		found.Entries, found.More, err = withinMemory(ctx, found.Entries, found.More)
+		found.Entries, found.More, err = withinMemory(ctx, found.Entries, func(i int) int { return found.Sizes[i] }, found.More)
 	}
 	if err == nil && found.Waiting > 0 {
 		graphql.AddError(ctx, runtime.Errorf(runtime.CodeClusterUnavailable, "%d entries are missing here, because they can't be stored now: see health", found.Waiting))

@@ -10,7 +10,6 @@ import (
 
 	"github.com/rockpool/rockpool/graph/generated"
 	"github.com/rockpool/rockpool/graph/model"
-	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/activity"
 	"github.com/rockpool/rockpool/runtime/batch"
@@ -106,10 +105,10 @@ func (r batchFields) FailedCount(_ context.Context, of *runtime.Batch) (int, err
 
 func (r batchFields) Build(ctx context.Context, of *runtime.Batch) (*runtime.Execution, error) {
 	build, err := r.engine.Batches.Build(ctx, *of)
-	if err == nil && build != nil {
-		err = transport.Charge(ctx, memoryOf(build))
+	if err != nil || build == nil {
+		return nil, err
 	}
-	return build, err
+	return &build.Execution, chargeRecord(ctx, build.Bytes)
 }
 
 // Cases returns a page of the cases. The cursor of a case is its index.
@@ -130,7 +129,7 @@ func (r batchFields) Cases(ctx context.Context, of *runtime.Batch, first *int, a
 	found, err := r.engine.Batches.Cases(ctx, *of, from, end)
 	more := from+len(found) < of.CaseCount
 	if err == nil {
-		found, more, err = withinMemory(ctx, found, more)
+		found, more, err = withinMemory(ctx, found, func(i int) int { return found[i].RecordBytes }, more)
 	}
 	return model.PageOf(found, func(c runtime.Case) string { return strconv.Itoa(c.Index) }, more, of.CaseCount), err
 }
@@ -172,8 +171,8 @@ func sendBatchEvents(ctx context.Context, events *batch.Reader, out chan<- model
 	}
 }
 
-// twice returns the name of a large part of a batch's events that is selected more than once; "":
-// none is.
+// twice returns the name of a large part of a batch's events that is selected more than once, or "" if
+// there is none.
 func twice(op *graphql.OperationContext, selected []graphql.CollectedField) string {
 	seen := map[string]bool{}
 	for _, field := range selected {

@@ -59,7 +59,7 @@ func newBedOver(t testing.TB, cluster runtime.Cluster, fake *clustertest.Fake) b
 
 // A site has what tests choose of the handler that serves all addresses.
 type site struct {
-	Settings
+	transport.Settings
 	Version                      string
 	NoIntrospection              bool
 	AllowedHosts, AllowedOrigins []string
@@ -83,7 +83,7 @@ func (s site) handler(eng *engine.Engine) http.Handler {
 		s.Languages = language.Default()
 	}
 	measured, links := versions.New(&eng.Services, s.Languages), download.NewLinks(nil)
-	admission := &routes.Admission{Book: s.Book, Failed: eng.FailureRecorder()}
+	admission := &routes.Admission{Registry: s.Book, Failed: eng.FailureRecorder()}
 	s.Admit = admission.Admit
 	settings, starting := s.WithDefaults(), transport.Starting{Over: s.Started}
 	options := routes.Options{

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/rockpool/rockpool/clients/socket"
+	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/clustertest"
 	"github.com/rockpool/rockpool/test/wait"
@@ -102,7 +103,7 @@ func TestWaitingClaimsOfOneCallerDelayNoOther(t *testing.T) {
 			fake := clustertest.NewFake()
 			ready := make(chan struct{})
 			fake.OnStart(func(runtime.RunnerID) error { <-ready; return nil })
-			b := newBedWith(t, fake, fake, bedOptions{site: site{Settings: Settings{MaxOperations: 200}}})
+			b := newBedWith(t, fake, fake, bedOptions{site: site{Settings: transport.Settings{MaxOperations: 200}}})
 			t.Cleanup(func() { close(ready) })
 			b.environment("a", 0)
 			waiting := func(n int) {

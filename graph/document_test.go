@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/graph/generated"
+	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -128,7 +129,7 @@ func TestResponsesHaveFewErrors(t *testing.T) {
 
 // A body of 200 MB is refused before it is read, or at the limit if its length isn't announced.
 func TestHugeBodiesTakeNoMemory(t *testing.T) {
-	url, _ := served(t, site{Settings: Settings{MaxBody: 1 << 20}})
+	url, _ := served(t, site{Settings: transport.Settings{MaxBody: 1 << 20}})
 	for _, length := range []int64{200 << 20, -1} {
 		var before, after goruntime.MemStats
 		goruntime.ReadMemStats(&before)

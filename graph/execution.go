@@ -3,9 +3,6 @@ package graph
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
-	"errors"
-	"io"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -25,21 +22,23 @@ const (
 	maxOutputBytes     = 8 << 20
 )
 
-// recordMemory is the memory for each byte of a record, for example of an execution. The record is
-// read and decoded, and its command written as JSON in a buffer that grows.
-const recordMemory = 5
+// The memory for each byte of a record, for example of an execution, and of its JSON in the answer.
+const (
+	recordMemory = 2 // it is read and decoded
+	jsonMemory   = 3 // twice in a buffer that grows, and once in the answer
+)
 
-// memoryOf returns the memory that a record takes in an answer, in bytes.
-func memoryOf(record any) int64 {
-	text, _ := json.Marshal(record) // it was decoded from JSON
-	return recordMemory * int64(len(text))
+// chargeRecord takes the memory for a record of these bytes, and ahead of Command that for its JSON.
+func chargeRecord(ctx context.Context, bytes int) error {
+	return transport.ChargeAhead(ctx, recordMemory*int64(bytes), jsonMemory*int64(bytes))
 }
 
-// withinMemory takes the memory for the records of a page. It returns those that it got memory for, and
-// whether others follow. It returns an error if there is none for the first.
-func withinMemory[T any](ctx context.Context, page []T, more bool) ([]T, bool, error) {
-	for i, record := range page {
-		if err := transport.Charge(ctx, memoryOf(record)); err != nil {
+// withinMemory takes the memory for the records of a page; size returns the bytes of one. It returns
+// those that it got memory for, and whether others follow. It returns an error if there is none for the
+// first.
+func withinMemory[T any](ctx context.Context, page []T, size func(i int) int, more bool) ([]T, bool, error) {
+	for i := range page {
+		if err := chargeRecord(ctx, size(i)); err != nil {
 			if i == 0 {
 				return nil, false, err
 			}
@@ -60,7 +59,7 @@ func (r query) Executions(ctx context.Context, runner, env *string, states []run
 		Outcomes: outcomes, Failed: failed, Labels: labels, Command: orZero(command), Text: orZero(text), From: orZero(from), To: orZero(to)}
 	found, err := r.engine.Executions.List(ctx, filter, page.First, runtime.ExecutionID(page.After))
 	if err == nil {
-		found.Executions, found.More, err = withinMemory(ctx, found.Executions, found.More)
+		found.Executions, found.More, err = withinMemory(ctx, found.Executions, func(i int) int { return found.Sizes[i] }, found.More)
 	}
 	key := func(execution runtime.Execution) string { return string(execution.ID) }
 	return model.PageOf(found.Executions, key, found.More, found.Total), err
@@ -187,6 +186,17 @@ func stdinData(in generated.WriteStdinInput) ([]byte, error) {
 // grows.
 const lineMemory = 7
 
+// argMemory is the memory for each argument of a command, without its text: an element of the answer.
+const argMemory = 48
+
+func (r execution) Command(ctx context.Context, of *runtime.Execution) ([]string, error) {
+	var bytes int64
+	for _, arg := range of.Command {
+		bytes += argMemory + jsonMemory*transport.StringBytes([]byte(arg))
+	}
+	return of.Command, transport.Charge(ctx, bytes)
+}
+
 func (r execution) CommandLine(ctx context.Context, of *runtime.Execution) (string, error) {
 	line := of.CommandLine()
 	return line, transport.Charge(ctx, lineMemory*int64(len(line)))
@@ -257,26 +267,8 @@ func (r execution) Output(ctx context.Context, of *runtime.Execution, after *str
 		return model.OutputPage{}, err
 	}
 	defer page.Close()
-	var chunks []events.Event
-	for {
-		before := page.Cursor()
-		event, err := page.Next()
-		if errors.Is(err, io.EOF) {
-			return model.NewOutputPage(chunks, page.Cursor(), page.End()), nil
-		}
-		if err != nil {
-			return model.OutputPage{}, err
-		}
-		if event.Kind == events.Output {
-			if err := transport.Charge(ctx, cost.of(event.Data)); err != nil {
-				if len(chunks) == 0 {
-					return model.OutputPage{}, err
-				}
-				return model.NewOutputPage(chunks, before, false), nil
-			}
-		}
-		chunks = append(chunks, event)
-	}
+	chunks, next, end, err := page.Rest(func(output events.Event) error { return transport.Charge(ctx, cost.of(output.Data)) })
+	return model.NewOutputPage(chunks, next, end), err
 }
 
 // defaultLines is the default number of lines in a page.

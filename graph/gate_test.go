@@ -16,6 +16,7 @@ import (
 	"github.com/rockpool/rockpool/compat/jobe"
 	"github.com/rockpool/rockpool/compat/mcp"
 	"github.com/rockpool/rockpool/compat/poseidon"
+	"github.com/rockpool/rockpool/graph/transport"
 )
 
 // served starts a handler with an engine that doesn't run, for requests that don't reach one.
@@ -147,7 +148,7 @@ func TestFormsOfOtherSitesAreRefused(t *testing.T) {
 }
 
 func TestBodiesAreLimited(t *testing.T) {
-	url, _ := served(t, site{Settings: Settings{MaxBody: 1000}})
+	url, _ := served(t, site{Settings: transport.Settings{MaxBody: 1000}})
 	fits := versionQuery + strings.Repeat(" ", 1000-len(versionQuery))
 	if got := ask(t, "POST", url, fits, nil); got.Status != 200 {
 		t.Errorf("1000 bytes: %d %v", got.Status, got.Errors)

@@ -39,11 +39,8 @@ type Options struct {
 	Starting        transport.Starting
 	Logger          *zap.Logger
 
-	Settings // the bounds, and Admit; Handler sets the other functions
+	transport.Settings // with defaults: the bounds, and Admit; Handler sets the other functions
 }
-
-// Settings are those of the transports.
-type Settings = transport.Settings
 
 // maxComplexity is the limit of one operation's complexity; see complexity.
 const maxComplexity = 50_000
@@ -63,7 +60,6 @@ func Handler(o Options) http.Handler {
 	settings.Fields = func(op *graphql.OperationContext) int {
 		return gqlcomplexity.Calculate(context.Background(), counted, op.Operation, op.Variables) + schema.price(op.Operation)
 	}
-	settings = settings.WithDefaults()
 
 	// Documents in the cache have passed the limits, so documentLimits knows them by it.
 	documents := newDocumentCache()

@@ -26,7 +26,7 @@ var boundedLists = map[string]string{
 	"PoolHistory.idle": "360 numbers", "PoolHistory.claimed": "360 numbers", "PoolHistory.starting": "360 numbers",
 	"PoolHistory.waiting": "360 numbers", "PoolHistory.claims": "360 numbers", "PoolHistory.warm": "360 numbers",
 	"Network.exposedPorts": "64 numbers", "Network.allow": "64 names", "Network.allowNames": "64 names", "Runner.ports": "as Network.exposedPorts",
-	"Cluster.hostInterpreters": "a handful of known programs", "Evaluation.shortages": "one of each dimension", "Execution.command": "4096 arguments of 128 KiB in all, of which a page takes memory when it is read",
+	"Cluster.hostInterpreters": "a handful of known programs", "Evaluation.shortages": "one of each dimension", "Execution.command": "4096 arguments of 1 MiB in all, which Execution.command takes",
 	"OutputPage.chunks": "maxBytes, which Execution.output takes", "OutputLinePage.lines": "maxLines, which Execution.lines takes",
 	"UpdateFilesPayload.written": "the input's", "UpdateFilesPayload.deleted": "the input's", "UpdateFilesPayload.failed": "the input's",
 	"Language.aliases": "64", "Language.extensions": "64", "Language.environmentIds": "64", "Language.build": "64 arguments", "Language.run": "64 arguments",

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/vektah/gqlparser/v2/validator/rules"
 
 	"github.com/rockpool/rockpool/clients"
+	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/test/clustertest"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -19,7 +21,7 @@ import (
 func TestOperationsAreChargedForTheirOutput(t *testing.T) {
 	fake := clustertest.NewFake()
 	all := clients.New(clients.Bounds{Bodies: 1 << 20})
-	b := newBedWith(t, fake, fake, bedOptions{site: site{Settings: Settings{Peers: all}}})
+	b := newBedWith(t, fake, fake, bedOptions{site: site{Settings: transport.Settings{Peers: all}}})
 	b.limitless("e")
 	const bytes = 300_000
 	id := b.start(in{"runnerId": b.claim("e"), "command": []string{"zeros", "300000"}})
@@ -53,7 +55,7 @@ func TestOperationsAreChargedForTheirOutput(t *testing.T) {
 func TestOperationsAreChargedForTheirLines(t *testing.T) {
 	fake := clustertest.NewFake()
 	all := clients.New(clients.Bounds{Bodies: 1 << 20})
-	b := newBedWith(t, fake, fake, bedOptions{site: site{Settings: Settings{Peers: all}}})
+	b := newBedWith(t, fake, fake, bedOptions{site: site{Settings: transport.Settings{Peers: all}}})
 	b.limitless("e")
 	id := b.start(in{"runnerId": b.claim("e"), "command": []string{"count", "3000", "0"}})
 	b.send(`query($id: ID!) { execution(id: $id, waitFor: 3600) { state } }`, in{"id": id}, &struct{}{})
@@ -85,7 +87,7 @@ func TestOperationsAreChargedForTheirLines(t *testing.T) {
 func TestOperationsAreChargedForTheirRecords(t *testing.T) {
 	fake := clustertest.NewFake()
 	all := clients.New(clients.Bounds{Bodies: 1 << 20})
-	b := newBedWith(t, fake, fake, bedOptions{site: site{Settings: Settings{Peers: all}}})
+	b := newBedWith(t, fake, fake, bedOptions{site: site{Settings: transport.Settings{Peers: all}}})
 	b.limitless("e")
 	runner := b.claim("e")
 	const started = 7
@@ -131,6 +133,34 @@ func TestOperationsAreChargedForTheirRecords(t *testing.T) {
 	}
 	if code, _ := b.send(`query($id: ID!) { execution(id: $id) { state output { chunks { text } end } lines { lines { text } } } }`, in{"id": id}, nil); code != nil {
 		t.Errorf("a small answer at full memory: %v", code)
+	}
+}
+
+// Aliases of a command are charged, each with its JSON, on a page and alone.
+func TestOperationsAreChargedForTheirCommands(t *testing.T) {
+	fake := clustertest.NewFake()
+	all := clients.New(clients.Bounds{Bodies: 1 << 20})
+	b := newBedWith(t, fake, fake, bedOptions{site: site{Settings: transport.Settings{Peers: all}}})
+	b.limitless("e")
+	id := b.start(in{"runnerId": b.claim("e"), "command": []string{"true", strings.Repeat("\x01", 9_000)}})
+	b.send(`query($id: ID!) { execution(id: $id, waitFor: 3600) { state } }`, in{"id": id}, &struct{}{})
+	aliases := func(of string) (all string) {
+		for i := range 10 {
+			all += fmt.Sprintf("a%d: %s ", i, of)
+		}
+		return all
+	}
+	for query, want := range map[string]any{
+		`query($id: ID!) { execution(id: $id) { command } }`:                                                nil,
+		`query($id: ID!) { execution(id: $id) { ` + aliases("command") + ` } }`:                             "QUOTA_EXCEEDED",
+		`query($id: ID!) { ` + aliases("execution(id: $id) { command }") + ` }`:                             "QUOTA_EXCEEDED",
+		`query($id: ID!) { execution(id: $id) { id } executions { nodes { command } } }`:                    nil,
+		`query($id: ID!) { execution(id: $id) { id } executions { ` + aliases("nodes { command }") + ` } }`: "QUOTA_EXCEEDED",
+	} {
+		if code, _ := b.send(query, in{"id": id}, nil); code != want {
+			t.Errorf("%.100s: got %v, want %v", query, code, want)
+		}
+		wait.For(t, "the answer is written, and counts no more", func() bool { return all.Usage().BodyBytes == 0 })
 	}
 }
 

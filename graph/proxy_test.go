@@ -10,6 +10,7 @@ import (
 
 	"github.com/rockpool/rockpool/compat"
 	"github.com/rockpool/rockpool/compat/jobe"
+	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/language"
 	"github.com/rockpool/rockpool/test/clustertest"
@@ -29,7 +30,7 @@ func TestAnswersThatTakeLongPassAProxy(t *testing.T) {
 			t.Parallel()
 			sleeper := language.Of(language.Recipe{ID: "sleeper", FileName: "x", Run: []string{"sleep", test.takes}, Environments: []runtime.EnvironmentID{"shell"}})
 			fake := clustertest.NewFake()
-			b := newBedWith(t, fake, fake, bedOptions{site: site{Settings: Settings{Early: test.early}, Languages: sleeper, Compat: []compat.API{jobe.New()}, Counts: new(compat.Counts)}})
+			b := newBedWith(t, fake, fake, bedOptions{site: site{Settings: transport.Settings{Early: test.early}, Languages: sleeper, Compat: []compat.API{jobe.New()}, Counts: new(compat.Counts)}})
 			b.environment("shell", 2)
 			proxy := nginxtest.Before(t, b.url, "proxy_read_timeout 3s;")
 			x := b.start(in{"runnerId": b.claim("shell"), "command": []string{"sleep", test.takes}})

@@ -94,7 +94,7 @@ func TestUploadFileWritesTheFilesOfAForm(t *testing.T) {
 }
 
 func TestInvalidFormsAreRefused(t *testing.T) {
-	url, _ := served(t, site{Settings: Settings{MaxBody: 2000}})
+	url, _ := served(t, site{Settings: transport.Settings{MaxBody: 2000}})
 	one, null := operations(oneUpload, "r", in{"file": nil}), [2]string{"map", `{"0": ["variables.file"]}`}
 	file := [2]string{"0", "x"}
 	many := make(map[string][]string)

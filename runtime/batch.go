@@ -108,6 +108,8 @@ type Case struct {
 	Index     int
 	State     CaseState
 	Execution *Execution // nil means it has none yet, or retention removed it
+
+	RecordBytes int // of the stored execution
 }
 
 // CaseState returns the state of a case. x is its execution; it is ignored unless known is set.

@@ -36,7 +36,7 @@ type Execution struct {
 	Marks         Marks          `json:"marks"`
 
 	Losses   []OutputLoss `json:"losses,omitempty"`   // ordered by offset
-	LogBytes *int64       `json:"logBytes,omitempty"` // size of its output log when it ended; nil means unfinished, or ended by an older server
+	LogBytes *int64       `json:"logBytes,omitempty"` // size of its output log when it ended; nil means unfinished
 }
 
 // A TerminalSize is in characters; both numbers are 1 to MaxTerminalSize.
@@ -193,7 +193,7 @@ func LossCauses() []LossCause {
 }
 
 // An OutputLoss is a range of output that could not be written, [From, To), and why. To is 0 while
-// nothing was written after it, and in records of older servers; it then ends at the next OutputLoss.
+// nothing was written after it.
 type OutputLoss struct {
 	From  int64     `json:"from"`
 	To    int64     `json:"to,omitempty"`

@@ -45,7 +45,7 @@ func TestFollowersRefuseRevokedTokens(t *testing.T) {
 	s := Server{store: other, callers: callers{book: standby}, Engine: engine.New(fake, other, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop()})}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- s.runBook(ctx) }()
+	go func() { ended <- s.runRegistry(ctx) }()
 	known := func() bool { _, err := standby.Authenticate(text); return err == nil }
 	wait.For(t, "the token is known", known)
 	if _, err := leader.RevokeToken(t.Context(), access.Server(), made.ID, false); err != nil {

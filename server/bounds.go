@@ -26,7 +26,7 @@ const (
 )
 
 // bounds returns the limits of peers for a server with the given memory in bytes and number of open
-// files; 0 files: unlimited.
+// files; 0 files means no limit.
 func bounds(c config.Bounds, maxBody, memory, files int64) clients.Bounds {
 	least := clients.LeastMemory(maxBody)
 	bodies := cmp.Or(c.BodyMemory, max(min(memory/4, defaultBodyMemory), least))
@@ -51,7 +51,7 @@ func bounds(c config.Bounds, maxBody, memory, files int64) clients.Bounds {
 }
 
 // keptMemory returns how many bytes a server with the given memory keeps for its callers beyond their
-// requests; see share.Memory. Go's garbage collector needs as much again.
+// requests; see quota.Memory. Go's garbage collector needs as much again.
 func keptMemory(memory int64) int64 { return max(min(memory/8, defaultBodyMemory), 16<<20) }
 
 // fileLimit returns the limit of open files of this process; 0 means unknown.

@@ -18,20 +18,8 @@ import (
 	"github.com/rockpool/rockpool/web"
 )
 
-// handlers returns the server's handler. A request passes these, from the outside:
-//
-//  1. clients.Limiter.Handler finds the client behind a proxy, sets the TLS state, and limits the time
-//     for unread bodies and unread responses.
-//  2. routes.Log.Handler writes a line of the access log at the end.
-//  3. requests.handler counts the request, so that a stopping server waits for it.
-//  4. routes.Gate checks Host and Origin, refuses requests that proxies may misread, restricts
-//     browsers, and serves the dashboard and sign-in.
-//  5. The handler of routes.New sets the headers for pages of allowed origins, and answers OPTIONS.
-//  6. Its mux finds the API, a download, a compatible API, the metrics or a probe.
-//  7. routes.Admission.GuardOperations authenticates the caller of the API.
-//
-// Then graph.Handler finds the operation's transport, which calls the resolvers. Compatible APIs and downloads
-// authenticate their callers themselves.
+// handlers returns the server's handler. docs/architecture.md lists those that a request passes, under "The path
+// of a request". Compatible APIs and downloads authenticate their callers themselves.
 func (s *Server) handlers(streams context.Context, known *clients.Limiter, requests requests) http.Handler {
 	people := s.signIn()
 	gate := &routes.Gate{
@@ -50,7 +38,7 @@ func (s *Server) routes(known *clients.Limiter, session func(r *http.Request) (s
 		languages = language.Default()
 	}
 	measured, links := versions.New(&s.Engine.Services, languages), download.NewLinks(s.key)
-	admission := &routes.Admission{Book: s.book, Session: session, Failed: s.Engine.FailureRecorder()}
+	admission := &routes.Admission{Registry: s.book, Session: session, Failed: s.Engine.FailureRecorder()}
 	settings := transport.Settings{MaxBody: c.MaxBody, Peers: known, Operation: routes.Operation, Admit: admission.Admit}.WithDefaults()
 	starting := transport.Starting{Over: s.Engine.Restored()}
 	o := routes.Options{

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/rockpool/rockpool/compat"
+	"github.com/rockpool/rockpool/server/routes"
 )
 
 // hijackedPatience is how long WebSockets have to end. They send a closing message first.
@@ -22,7 +23,7 @@ type requests struct{ open *semaphore.Weighted }
 func newRequests() requests { return requests{semaphore.NewWeighted(math.MaxInt64)} }
 
 // handler serves with next and counts requests. After wait was called, it refuses them with 503. Work
-// that outlasts its request ends when ends does, and counts until it has ended.
+// may continue after its request. It counts until it ends. The end of the context `ends` cancels it.
 func (r requests) handler(ends context.Context, next http.Handler) http.Handler {
 	life := compat.Life{Ends: ends, Enter: func() func() {
 		if !r.open.TryAcquire(1) {
@@ -32,6 +33,7 @@ func (r requests) handler(ends context.Context, next http.Handler) http.Handler 
 	}}
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		if !r.open.TryAcquire(1) {
+			routes.Restrict(w.Header(), request) // the gate is further in
 			http.Error(w, ErrStopping.Error(), http.StatusServiceUnavailable)
 			return
 		}

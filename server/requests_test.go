@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/compat"
+	"github.com/rockpool/rockpool/server/routes"
 )
 
 // TestWaitIncludesHijackedConnections, which net/http no longer knows, but has a timeout.
@@ -79,4 +80,23 @@ func TestWaitIncludesWorkThatOutlastsItsRequest(t *testing.T) {
 		}
 		ask(late)
 	})
+}
+
+// TestRefusalsOfAStoppingServerRestrictBrowsers, as those of the gate do.
+func TestRefusalsOfAStoppingServerRestrictBrowsers(t *testing.T) {
+	r := newRequests()
+	r.wait()
+	request := httptest.NewRequest(http.MethodGet, "https://rockpool.example/", nil)
+	want := http.Header{}
+	routes.Restrict(want, request)
+	w := httptest.NewRecorder()
+	r.handler(t.Context(), http.NotFoundHandler()).ServeHTTP(w, request)
+	if w.Code != http.StatusServiceUnavailable || len(want) < 4 {
+		t.Errorf("got status %d, and %d headers to compare", w.Code, len(want))
+	}
+	for name := range want {
+		if got := w.Header().Get(name); got != want.Get(name) {
+			t.Errorf("%s: got %q, want %q", name, got, want.Get(name))
+		}
+	}
 }

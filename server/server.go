@@ -173,8 +173,8 @@ func (s *Server) readBook(ctx context.Context) error {
 	return nil
 }
 
-// runBook runs the book of tokens and tenants. While another server leads, it follows that server's changes.
-func (s *Server) runBook(ctx context.Context) error {
+// runRegistry runs the registry of tokens and tenants. While another server leads, it follows that server's changes.
+func (s *Server) runRegistry(ctx context.Context) error {
 	if s.store.Shared() {
 		if err := s.book.Follow(ctx, s.Engine.Restored()); err != nil {
 			return err
@@ -341,7 +341,7 @@ func (s *Server) Run(ctx context.Context) error {
 		serving.Wait()
 		close(served)
 	}()
-	group.Go(func() error { return unlessStopping(s.runBook(engineCtx)) })
+	group.Go(func() error { return unlessStopping(s.runRegistry(engineCtx)) })
 	group.Go(func() error { return unlessStopping(s.runAudit(engineCtx)) })
 	if s.debug != nil {
 		group.Go(func() error { return serveProfiles(ctx, s.debug) })

@@ -89,7 +89,7 @@ func newBedOf(t testing.TB, held int64, change func(a *API)) *bed {
 	}
 	mux := http.NewServeMux()
 	services := compat.Services{Engine: &eng.Services, Languages: language.Default(), Version: "1.2.3", MaxBody: 1 << 20, Peers: b.peers, Logger: zap.NewNop()}
-	compat.Mount(mux, services, &routes.Admission{Book: book}, b.counts, b.api)
+	compat.Mount(mux, services, &routes.Admission{Registry: book}, b.counts, b.api)
 	var lasting sync.WaitGroup
 	ends, end := context.WithCancelCause(context.Background())
 	life := compat.Life{Ends: ends, Enter: func() func() { lasting.Add(1); return lasting.Done }}

@@ -205,25 +205,7 @@ func (c *call) readPage(id runtime.ExecutionID, after string, most int) (read []
 		return nil, "", false, err
 	}
 	defer page.Close()
-	for {
-		next = page.Cursor()
-		event, err := page.Next()
-		if errors.Is(err, io.EOF) {
-			return read, page.Cursor(), page.End(), nil
-		}
-		if err != nil {
-			return nil, "", false, err
-		}
-		if event.Kind == events.Output {
-			if err := c.request.grow(int64(len(event.Data) + chunkMemory)); err != nil {
-				if len(read) == 0 {
-					return nil, "", false, err
-				}
-				return read, next, false, nil
-			}
-		}
-		read = append(read, event)
-	}
+	return page.Rest(func(output events.Event) error { return c.request.grow(int64(len(output.Data) + chunkMemory)) })
 }
 
 // await waits for output of an execution after a cursor, or for its end, until the call must answer.

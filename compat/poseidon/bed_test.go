@@ -87,7 +87,7 @@ func newBounded(t testing.TB, options Options, bounds clients.Bounds) bed {
 	services := compat.Services{Engine: &eng.Services, Version: "1.2.3", MaxBody: 1 << 20, Peers: bounded, Logger: zap.NewNop()}
 	opened := New(options).(*api)
 	opened.closeTime, opened.quitGrace = wait.Limit, wait.Limit // no test asserts them
-	compat.Mount(mux, services, &routes.Admission{Book: book}, new(compat.Counts), opened)
+	compat.Mount(mux, services, &routes.Admission{Registry: book}, new(compat.Counts), opened)
 	streams, endStreams := context.WithCancel(context.Background())
 	var requests sync.WaitGroup // those of WebSockets end later than the server
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

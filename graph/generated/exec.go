@@ -1039,6 +1039,7 @@ type ExecutionResolver interface {
 	BatchID(ctx context.Context, obj *runtime.Execution) (*string, error)
 	CaseIndex(ctx context.Context, obj *runtime.Execution) (*int, error)
 
+	Command(ctx context.Context, obj *runtime.Execution) ([]string, error)
 	CommandLine(ctx context.Context, obj *runtime.Execution) (string, error)
 	Labels(ctx context.Context, obj *runtime.Execution) ([]runtime.Label, error)
 
@@ -5186,10 +5187,6 @@ type Query {
   Executions, oldest first unless ` + "`" + `newestFirst` + "`" + ` is true. Ended executions are included for as long as they
   are kept.
 
-  Some servers of earlier versions lacked the filters ` + "`" + `outcomes` + "`" + `, ` + "`" + `failed` + "`" + `, ` + "`" + `labels` + "`" + `, ` + "`" + `command` + "`" + `, ` + "`" + `text` + "`" + `,
-  ` + "`" + `from` + "`" + ` and ` + "`" + `to` + "`" + `. After an upgrade from such a server these find its executions some time after the
-  start: minutes for a million.
-
   Errors: INVALID_INPUT if ` + "`" + `labels` + "`" + `, ` + "`" + `command` + "`" + `, ` + "`" + `text` + "`" + `, ` + "`" + `to` + "`" + `, ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` is invalid.
 
   Access: OBSERVER.
@@ -5416,7 +5413,7 @@ type Query {
     from: Time
     "Only entries before this time. Null: no upper bound."
     to: Time
-    "Maximum number of entries in the page, 1 to 1000. Default: 100."
+    "Maximum number of entries in the page, 1 to 1000. A page has fewer if they are long. Default: 100."
     first: Int
     "Only entries after this cursor of an earlier page. Null: the first page."
     after: String
@@ -7843,7 +7840,10 @@ type Batch {
   Errors: INVALID_INPUT if ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` is invalid.
   """
   cases(
-    "Maximum number of cases in the page, 1 to 1000. Default: 100."
+    """
+    Maximum number of cases in the page, 1 to 1000. A page has fewer if their commands are long.
+    Default: 100.
+    """
     first: Int
     "Only cases after this cursor of an earlier page. Null: the first page."
     after: String
@@ -17073,7 +17073,7 @@ func (ec *executionContext) _Execution_command(ctx context.Context, field graphq
 			return ec.fieldContext_Execution_command(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.Command, nil
+			return ec.Resolvers.Execution().Command(ctx, obj)
 		},
 		nil,
 		func(ctx context.Context, selections ast.SelectionSet, v []string) graphql.Marshaler {
@@ -17084,7 +17084,7 @@ func (ec *executionContext) _Execution_command(ctx context.Context, field graphq
 	)
 }
 func (ec *executionContext) fieldContext_Execution_command(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Execution", field, false, false, errors.New("field of type String does not have child fields"))
+	return graphql.NewScalarFieldContext("Execution", field, true, true, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _Execution_commandLine(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
@@ -33330,10 +33330,43 @@ func (ec *executionContext) _Execution(ctx context.Context, sel ast.SelectionSet
 				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "command":
-			out.Values[i] = ec._Execution_command(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._Execution_command(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
 			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "commandLine":
 			field := field
 

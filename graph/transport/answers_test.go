@@ -58,7 +58,7 @@ func TestUnreadAnswersHoldTheirMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b, all := bounded(t, clients.Bounds{Bodies: budget}, Settings{})
 			unread := ask(t, b)
-			held(t, all, "the answer is there", func(bytes int64) bool { return bytes >= largeAnswer-freeBody })
+			held(t, all, "the answer is there", func(bytes int64) bool { return bytes >= largeAnswer-clients.FreeBody })
 			response, text := b.do(t, "POST", "", `{"query":"query large { x }"}`)
 			if response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, "--body-memory") || response.Header.Get("Retry-After") == "" {
 				t.Errorf("a second answer: %s %.200s", response.Status, text)
@@ -76,7 +76,7 @@ func TestUnreadAnswersHoldTheirMemory(t *testing.T) {
 				_, _ = unread.(net.Conn).Write(masked(`{"id":"1","type":"complete"}`))
 				_, _ = unread.(net.Conn).Write(masked(`{"id":"2","type":"subscribe","payload":{"query":"subscription silent { x }"}}`))
 				wait.For(t, "the complete was read", func() bool { return b.open.Load() == 1 })
-				if got := all.Usage().BodyBytes; got < largeAnswer-freeBody {
+				if got := all.Usage().BodyBytes; got < largeAnswer-clients.FreeBody {
 					t.Errorf("after its complete %d bytes are held", got)
 				}
 			}
@@ -144,13 +144,13 @@ func TestOperationsAreChargedForTheirFields(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := all.Usage().BodyBytes; got != 32<<10-freeBody {
+		if got := all.Usage().BodyBytes; got != 32<<10-clients.FreeBody {
 			t.Errorf("%d bytes are charged", got)
 		}
 		if err := Charge(ctx, 1<<20); runtime.CodeOf(err) != code {
 			t.Errorf("more than there is for a %s: %v", kind, err)
 		}
-		if err := h.answered(kind, make([]byte, 20<<10)); err != nil || all.Usage().BodyBytes != 20<<10-freeBody {
+		if err := h.answered(kind, make([]byte, 20<<10)); err != nil || all.Usage().BodyBytes != 20<<10-clients.FreeBody {
 			t.Errorf("with an answer of 20 KiB %d bytes are held: %v", all.Usage().BodyBytes, err)
 		}
 		h.release()
@@ -169,21 +169,21 @@ func TestAnswersReuseTheMemoryOfTheirOperation(t *testing.T) {
 	all := clients.New(clients.Bounds{Bodies: 1 << 20})
 	h := &reservation{Reservation: all.Reserve(context.Background(), clients.Credential{})}
 	ctx := h.charging(t.Context())
-	if err := Charge(ctx, 1<<20+freeBody); err != nil {
+	if err := Charge(ctx, 1<<20+clients.FreeBody); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.answered(ast.Query, make([]byte, 500<<10)); err != nil || all.Usage().BodyBytes != 500<<10-freeBody {
+	if err := h.answered(ast.Query, make([]byte, 500<<10)); err != nil || all.Usage().BodyBytes != 500<<10-clients.FreeBody {
 		t.Errorf("with an answer of 500 KiB %d bytes are held: %v", all.Usage().BodyBytes, err)
 	}
 	h.release()
 	ctx = h.charging(t.Context())
-	if err := Charge(ctx, 300<<10+freeBody); err != nil {
+	if err := Charge(ctx, 300<<10+clients.FreeBody); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.answered(ast.Query, make([]byte, 2<<20)); runtime.CodeOf(err) != runtime.CodeQuotaExceeded || all.Usage().BodyBytes != 0 {
 		t.Errorf("an answer of 2 MiB: %v, %d bytes", err, all.Usage().BodyBytes)
 	}
-	if err := h.answered(ast.Query, make([]byte, 1<<20)); err != nil || all.Usage().BodyBytes != 1<<20-freeBody {
+	if err := h.answered(ast.Query, make([]byte, 1<<20)); err != nil || all.Usage().BodyBytes != 1<<20-clients.FreeBody {
 		t.Errorf("with an answer of 1 MiB %d bytes are held: %v", all.Usage().BodyBytes, err)
 	}
 	h.release()
@@ -214,6 +214,23 @@ func TestDocumentsAreChargedForTheirTokens(t *testing.T) {
 	}
 }
 
+// A block string is split at its lines, so a document takes memory for these before its tokens are read.
+func TestDocumentsAreChargedForTheirLines(t *testing.T) {
+	all := clients.New(clients.Bounds{Bodies: 1 << 20})
+	h := &reservation{Reservation: all.Reserve(context.Background(), clients.Credential{})}
+	block := func(lines string) string { return `{ x(a: """` + lines + `""") }` }
+	if err := h.parse(block(strings.Repeat("\n", freeLines))); err != nil || all.Usage().BodyBytes != 0 {
+		t.Errorf("%d lines take %d bytes, want 0: %v", freeLines, all.Usage().BodyBytes, err)
+	}
+	const want = 10_000 * lineBytes
+	if err := h.parse(block(strings.Repeat("\n", freeLines) + strings.Repeat("\r", 10_000))); err != nil || all.Usage().BodyBytes != want {
+		t.Errorf("10,000 lines more take %d bytes, want %d: %v", all.Usage().BodyBytes, want, err)
+	}
+	if err := h.parse(block(strings.Repeat("\n", 1<<20/lineBytes))); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
+		t.Errorf("more than there is: got %v, want QUOTA_EXCEEDED", err)
+	}
+}
+
 // A subscription takes the memory of each answer while it waits, and of the buffer of its largest
 // answer.
 func TestSubscriptionsAreChargedForTheirAnswers(t *testing.T) {
@@ -226,7 +243,7 @@ func TestSubscriptionsAreChargedForTheirAnswers(t *testing.T) {
 	for _, test := range []struct{ answer, buffer int64 }{{30 << 10, 0}, {132 << 10, 200 << 10}, {100, 200 << 10}, {232 << 10, 400 << 10}} {
 		answer := make([]byte, test.answer)
 		want := 1<<10 + test.buffer + max(test.answer-DefaultBudget, 0) + 20<<10
-		if err := errors.Join(Charge(ctx, 20<<10+freeBody), h.holdBuffer(answer), h.holdAnswer(answer)); err != nil || all.Usage().BodyBytes != want {
+		if err := errors.Join(Charge(ctx, 20<<10+clients.FreeBody), h.holdBuffer(answer), h.holdAnswer(answer)); err != nil || all.Usage().BodyBytes != want {
 			t.Errorf("with an answer of %d bytes %d are held, not %d: %v", test.answer, all.Usage().BodyBytes, want, err)
 		}
 		if err := Charge(ctx, 2<<20); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {

@@ -108,7 +108,7 @@ func TestBodiesShareOneLimit(t *testing.T) {
 	waiting.send(t, text[:100])
 	first := b.poster(t, 2, size)
 	first.send(t, text[:size-1])
-	held(t, all, "the first is there", func(bytes int64) bool { return bytes >= size-freeBody })
+	held(t, all, "the first is there", func(bytes int64) bool { return bytes >= size-clients.FreeBody })
 	if u := all.Usage(); u.BodyBytes > size {
 		t.Errorf("%d bytes are held for one body of %d", u.BodyBytes, size)
 	}
@@ -120,15 +120,15 @@ func TestBodiesShareOneLimit(t *testing.T) {
 	}
 	other := b.poster(t, 3, size)
 	other.send(t, text[:size-1])
-	held(t, all, "another peer has room", func(bytes int64) bool { return bytes >= 2*(size-freeBody) })
+	held(t, all, "another peer has room", func(bytes int64) bool { return bytes >= 2*(size-clients.FreeBody) })
 	third := b.poster(t, 4, size)
 	third.send(t, text)
 	if status, answer, _ := third.answer(t); status != http.StatusServiceUnavailable || !strings.Contains(answer, "all callers") {
 		t.Errorf("the third peer: %d %s", status, answer)
 	}
 	for _, from := range []byte{2, 3, 4} {
-		small := b.poster(t, from, freeBody-1)
-		small.send(t, query(freeBody-1))
+		small := b.poster(t, from, clients.FreeBody-1)
+		small.send(t, query(clients.FreeBody-1))
 		if status, answer, _ := small.answer(t); status != http.StatusOK {
 			t.Errorf("a small one of peer %d: %d %s", from, status, answer)
 		}

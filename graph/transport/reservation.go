@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"net/http"
+	"strings"
 	"sync"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -17,7 +18,6 @@ import (
 
 // The memory of requests and answers. The numbers are measured: see TestDecodingTakesTheCountedMemory.
 const (
-	freeBody   = clients.FreeBody
 	fieldBytes = 512 // of memory for each field while an operation runs: 40,000 fields of runners took 515 each
 	tokenBytes = 256 // of memory for each token of a document: numbers in a list take 216 each
 
@@ -25,6 +25,9 @@ const (
 	// covers them.
 	freeFields = 64
 	freeTokens = 128
+
+	lineBytes = 16                           // of memory for each line of a document: a block string is split at its lines
+	freeLines = clients.FreeBody / lineBytes // free like freeTokens
 )
 
 // A reservation is what one request or message has taken from the bounds. Use it in one goroutine at a
@@ -77,7 +80,7 @@ func (h *reservation) growWork(n int64) error {
 // written. It takes more only if the answer is larger.
 func (h *reservation) answered(kind ast.Operation, answer []byte) error {
 	work := h.working
-	left := work - max(int64(len(answer))-freeBody, 0)
+	left := work - max(int64(len(answer))-clients.FreeBody, 0)
 	h.working = 0
 	// left is negative if the answer is larger.
 	if err := h.Grow(-left); err != nil {
@@ -114,10 +117,10 @@ func (h *reservation) holdBuffer(answer []byte) error {
 func (h *reservation) releaseAnswer() {
 	h.charges.mu.Lock()
 	defer h.charges.mu.Unlock()
-	charged := max(h.charges.bytes-freeBody, 0)
+	charged := max(h.charges.bytes-clients.FreeBody, 0)
 	h.Shrink(charged + h.waiting)
 	h.working -= charged
-	h.waiting, h.charges.bytes = 0, 0
+	h.waiting, h.charges.bytes, h.charges.ahead = 0, 0, 0
 }
 
 // withoutAnswer returns the error for an operation whose answer doesn't fit in memory. For a
@@ -134,6 +137,7 @@ type charges struct {
 	mu    sync.Mutex
 	h     *reservation // nil if it was released
 	bytes int64        // including the free ones
+	ahead int64        // those of bytes that ChargeAhead took for later calls of Charge
 }
 
 // A chargesKey is the key of *charges in an operation's context.
@@ -148,20 +152,32 @@ func (h *reservation) charging(ctx context.Context) context.Context {
 // Charge takes bytes of [clients.Bounds].Bodies for the operation of ctx, until it has its answer. If
 // too few are left, it returns QUOTA_EXCEEDED, for a mutation LIMIT_EXCEEDED. It is safe for
 // concurrent use.
-func Charge(ctx context.Context, bytes int64) error {
+func Charge(ctx context.Context, bytes int64) error { return charge(ctx, bytes, 0) }
+
+// ChargeAhead is Charge that also takes ahead bytes for later calls of Charge. These take so much less.
+func ChargeAhead(ctx context.Context, bytes, ahead int64) error {
+	return charge(ctx, bytes+ahead, ahead)
+}
+
+func charge(ctx context.Context, bytes, ahead int64) error {
 	c, ok := ctx.Value(chargesKey{}).(*charges)
 	if !ok {
 		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if ahead == 0 {
+		ahead = -min(bytes, c.ahead)
+		bytes += ahead
+	}
 	if c.h == nil {
 		return context.Canceled // the answer is no longer needed
 	}
-	if err := c.h.growWork(max(c.bytes+bytes-freeBody, 0) - max(c.bytes-freeBody, 0)); err != nil {
+	if err := c.h.growWork(max(c.bytes+bytes-clients.FreeBody, 0) - max(c.bytes-clients.FreeBody, 0)); err != nil {
 		return withoutAnswer(graphql.GetOperationContext(ctx).Operation.Operation, err)
 	}
 	c.bytes += bytes
+	c.ahead += ahead
 	return nil
 }
 
@@ -203,8 +219,12 @@ func (h *reservation) decodeParams(ctx context.Context, text []byte) (*graphql.R
 	return params, h.parse(params.Query)
 }
 
-// parse charges the memory for a document's tokens.
+// parse charges the memory for a document's lines, which finding its tokens takes, and then for its tokens.
 func (h *reservation) parse(document string) error {
+	lines := strings.Count(document, "\n") + strings.Count(document, "\r")
+	if err := h.Grow(int64(lines-freeLines) * lineBytes); err != nil {
+		return err
+	}
 	return h.Grow(int64(Tokens(document)-freeTokens) * tokenBytes)
 }
 

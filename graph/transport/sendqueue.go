@@ -26,7 +26,7 @@ func newSendQueue() *sendQueue { return &sendQueue{wake: make(chan struct{}, 1)}
 
 // An opQueue is one operation's part of a sendQueue.
 type opQueue struct {
-	box      *sendQueue
+	sends    *sendQueue
 	budget   int
 	envelope envelope
 	taken    chan struct{} // capacity 1: something was written
@@ -34,7 +34,7 @@ type opQueue struct {
 	bytes    int // in messages, and being written
 }
 
-// A message is a message that waits, or is being written.
+// A message waits to be written to the peer, or is being written.
 type message struct {
 	queue   *opQueue
 	kind    messageKind
@@ -45,7 +45,7 @@ type message struct {
 // size returns the bytes that a message counts for, including 64 for the message itself.
 func (p message) size() int { return len(p.payload) + 64 }
 
-// A messageKind says what kind of message a message is.
+// A messageKind is a message's type in the subprotocol.
 type messageKind int
 
 const (
@@ -57,7 +57,7 @@ const (
 
 // queue returns a new queue for an operation. It blocks its operation when budget bytes wait.
 func (b *sendQueue) queue(id string, budget int) *opQueue {
-	return &opQueue{box: b, budget: budget, envelope: newEnvelope(id), taken: make(chan struct{}, 1)}
+	return &opQueue{sends: b, budget: budget, envelope: newEnvelope(id), taken: make(chan struct{}, 1)}
 }
 
 // urgent puts a whole message before all others. It never blocks. At most 64 wait, because a peer
@@ -99,8 +99,8 @@ func (l *opQueue) waitForRoom(ctx context.Context, patience time.Duration) error
 
 // free reports whether the queue has less than its budget.
 func (l *opQueue) free() bool {
-	l.box.mu.Lock()
-	defer l.box.mu.Unlock()
+	l.sends.mu.Lock()
+	defer l.sends.mu.Unlock()
 	return l.bytes < l.budget
 }
 
@@ -108,9 +108,9 @@ func (l *opQueue) free() bool {
 // connection of a peer that reads nothing, so the wait has an end.
 func (l *opQueue) waitBelow(ctx context.Context, bytes int) {
 	for {
-		l.box.mu.Lock()
+		l.sends.mu.Lock()
 		waiting := l.bytes
-		l.box.mu.Unlock()
+		l.sends.mu.Unlock()
 		if waiting < bytes {
 			return
 		}
@@ -130,20 +130,20 @@ func (l *opQueue) push(m Message) {
 // put adds a message to the queue. It never blocks.
 func (l *opQueue) put(p message) {
 	p.queue = l
-	l.box.mu.Lock()
-	defer l.box.mu.Unlock()
+	l.sends.mu.Lock()
+	defer l.sends.mu.Unlock()
 	if len(l.messages) == 0 {
-		l.box.queues = append(l.box.queues, l)
+		l.sends.queues = append(l.sends.queues, l)
 	}
 	l.messages = append(l.messages, p)
 	l.bytes += p.size()
-	hint(l.box.wake)
+	hint(l.sends.wake)
 }
 
 // drop removes what waits in the queue, because its reader no longer needs it.
 func (l *opQueue) drop() {
-	l.box.mu.Lock()
-	defer l.box.mu.Unlock()
+	l.sends.mu.Lock()
+	defer l.sends.mu.Unlock()
 	for _, p := range l.messages {
 		l.bytes -= p.size()
 	}

@@ -80,7 +80,6 @@ type Settings struct {
 
 // The defaults of Settings.
 const (
-	DefaultMaxBody       = clients.DefaultBody // several times the files of an exercise
 	DefaultMaxOperations = 100
 	DefaultBudget        = 64 << 10
 	DefaultSlowAfter     = 30 * time.Second
@@ -92,7 +91,7 @@ const (
 // WithDefaults returns s with the defaults for zero values.
 func (s Settings) WithDefaults() Settings {
 	s.Early = cmp.Or(s.Early, clients.DefaultEarly)
-	s.MaxBody = cmp.Or(s.MaxBody, DefaultMaxBody)
+	s.MaxBody = cmp.Or(s.MaxBody, clients.DefaultBody)
 	s.MaxOperations = cmp.Or(s.MaxOperations, DefaultMaxOperations)
 	s.Budget = cmp.Or(s.Budget, DefaultBudget)
 	s.SlowAfter = cmp.Or(s.SlowAfter, DefaultSlowAfter)

@@ -217,7 +217,7 @@ type clientMessage struct {
 
 // idOf returns the id in the beginning of a message, or "".
 func idOf(begun []byte) string {
-	tokens := json.NewDecoder(bytes.NewReader(begun[:min(len(begun), freeBody)]))
+	tokens := json.NewDecoder(bytes.NewReader(begun[:min(len(begun), clients.FreeBody)]))
 	if start, err := tokens.Token(); err != nil || start != json.Delim('{') {
 		return ""
 	}

@@ -217,8 +217,9 @@ type Filter = store.AuditFilter
 // A Page is a page of the entries that a filter selects.
 type Page struct {
 	Entries []Entry
-	More    bool // others follow
-	Waiting int  // entries of the filter's tenant that aren't stored yet, because the store fails
+	Sizes   []int // of their records, in bytes
+	More    bool  // others follow
+	Waiting int   // entries of the filter's tenant that aren't stored yet, because the store fails
 }
 
 // Entries returns a page of at most first entries after an id, oldest first or, with NewestFirst,
@@ -247,7 +248,7 @@ func (l *Log) Entries(ctx context.Context, q Filter, first int, after string) (P
 	}
 	page.More = more
 	for _, r := range rows {
-		page.Entries = append(page.Entries, entryOf(r))
+		page.Entries, page.Sizes = append(page.Entries, entryOf(r)), append(page.Sizes, len(r.Value))
 	}
 	return page, nil
 }

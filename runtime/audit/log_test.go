@@ -143,9 +143,12 @@ func TestEntriesAreRestored(t *testing.T) {
 	}
 	want := []Entry{full, {Action: "signIn", Actor: Actor{Kind: Anonymous}, Outcome: "UNAUTHENTICATED"}}
 	want[0].Detail = []Detail{{"execution", "python-3.12"}, {"expiresAt", "1970-01-01T00:00:00Z"}, {"rights", "EXITED (malformed)"}}
-	same := cmp.Options{cmpopts.IgnoreFields(Entry{}, "ID", "At"), cmp.AllowUnexported(Detail{}), cmpopts.EquateComparable(netip.Addr{})}
+	same := cmp.Options{cmpopts.IgnoreFields(Page{}, "Sizes"), cmpopts.IgnoreFields(Entry{}, "ID", "At"), cmp.AllowUnexported(Detail{}), cmpopts.EquateComparable(netip.Addr{})}
 	if diff := cmp.Diff(Page{Entries: want}, page, same); diff != "" {
 		t.Fatal(diff)
+	}
+	if len(page.Sizes) != len(want) || page.Sizes[0] <= page.Sizes[1] {
+		t.Errorf("sizes: got %d, want that of each entry", page.Sizes)
 	}
 	for i, e := range page.Entries {
 		if e.At.Before(before) || e.At.After(time.Now()) || e.At.Location() != time.UTC || i > 0 && e.ID <= page.Entries[0].ID {

@@ -248,9 +248,9 @@ func (s *Batches) Cases(ctx context.Context, b runtime.Batch, first, end int) ([
 	cases := make([]runtime.Case, 0, max(0, end-first))
 	for number := first; number < end; number++ {
 		x, known := executions[number]
-		c := runtime.Case{Index: number, State: b.CaseState(number, x, known)}
+		c := runtime.Case{Index: number, State: b.CaseState(number, x.Execution, known), RecordBytes: x.Bytes}
 		if known {
-			c.Execution = &x
+			c.Execution = &x.Execution
 		}
 		cases = append(cases, c)
 	}
@@ -258,7 +258,7 @@ func (s *Batches) Cases(ctx context.Context, b runtime.Batch, first, end int) ([
 }
 
 // Build returns the build of a batch, or nil if it has none or retention removed it.
-func (s *Batches) Build(ctx context.Context, b runtime.Batch) (*runtime.Execution, error) {
+func (s *Batches) Build(ctx context.Context, b runtime.Batch) (*store.CaseExecution, error) {
 	executions, _, err := s.executions(ctx, b, runtime.BuildCase, 0)
 	x, known := executions[runtime.BuildCase]
 	if err != nil || !known {
@@ -269,11 +269,12 @@ func (s *Batches) Build(ctx context.Context, b runtime.Batch) (*runtime.Executio
 
 // executions is [store.Store.BatchExecutions]. Executions that haven't ended are taken from their
 // sessions.
-func (s *Batches) executions(ctx context.Context, b runtime.Batch, first, end int) (_ map[int]runtime.Execution, until int, err error) {
+func (s *Batches) executions(ctx context.Context, b runtime.Batch, first, end int) (_ map[int]store.CaseExecution, until int, err error) {
 	executions, until, err := s.e.store.BatchExecutions(ctx, b, first, end)
 	for number, x := range executions {
 		if running := s.e.sessions.Session(x.ID); running != nil {
-			executions[number] = running.Execution() // newer than what is stored
+			x.Execution = running.Execution() // newer than what is stored
+			executions[number] = x
 		}
 	}
 	return executions, until, err

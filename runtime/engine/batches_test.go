@@ -562,6 +562,15 @@ func TestLargeCasesAreOnSeveralPages(t *testing.T) {
 	if got := begun(); got != cases {
 		t.Errorf("after a restart %d executions are known, want %d", got, cases)
 	}
+	known, err := b.endsOfCases(asServer(t), made)
+	if err != nil || len(known) != cases {
+		t.Errorf("%d executions for the coordinator, want %d: %v", len(known), cases, err)
+	}
+	for number, x := range known {
+		if x.ID == "" || x.Command != nil || x.Accepted() != (number < cases-1) {
+			t.Errorf("case %d for the coordinator: id %q, %d arguments, accepted %t", number, x.ID, len(x.Command), x.Accepted())
+		}
+	}
 	if _, err := b.Batches.Cancel(asServer(t), made.ID); err != nil {
 		t.Error(err)
 	}

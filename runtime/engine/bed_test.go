@@ -202,6 +202,5 @@ func (b *bed) output(id runtime.ExecutionID, after string, maxBytes int) (chunks
 		return nil, "", false, err
 	}
 	defer page.Close()
-	chunks, err = page.All()
-	return chunks, page.Cursor(), page.End(), err
+	return page.Rest(func(events.Event) error { return nil })
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -212,6 +211,23 @@ func (e *Engine) awaitCase(ctx context.Context, id runtime.ExecutionID, cancelle
 	}
 }
 
+// endsOfCases returns the executions of a batch by case number, each with only what Recall needs: 1,000
+// cases may have commands of 1 MiB.
+func (e *Engine) endsOfCases(ctx context.Context, b runtime.Batch) (map[int]runtime.Execution, error) {
+	known := map[int]runtime.Execution{}
+	for from := runtime.BuildCase; from < b.CaseCount; { // each page has a part of them
+		page, until, err := e.store.BatchExecutions(ctx, b, from, b.CaseCount)
+		if err != nil {
+			return nil, err
+		}
+		for number, x := range page {
+			known[number] = runtime.Execution{ID: x.ID, State: x.State, End: x.End, Comparison: x.Comparison}
+		}
+		from = until
+	}
+	return known, nil
+}
+
 // recallBatches returns coordinators for the unfinished batches that an earlier server left.
 func (e *Engine) recallBatches(ctx context.Context) ([]*batch.Coordinator, error) {
 	left, err := e.store.UnfinishedBatches(ctx)
@@ -220,14 +236,9 @@ func (e *Engine) recallBatches(ctx context.Context) ([]*batch.Coordinator, error
 	}
 	var recalled []*batch.Coordinator
 	for _, u := range left {
-		known := map[int]runtime.Execution{}
-		for from := runtime.BuildCase; from < u.Batch.CaseCount; { // each page has a part of them
-			page, until, err := e.store.BatchExecutions(ctx, u.Batch, from, u.Batch.CaseCount)
-			if err != nil {
-				return nil, err
-			}
-			maps.Copy(known, page)
-			from = until
+		known, err := e.endsOfCases(ctx, u.Batch)
+		if err != nil {
+			return nil, err
 		}
 		u.Batch.QueuedAt = e.clock.Anchor(u.Batch.QueuedAt)
 		c := e.batchHost.New(u.Batch, "")

@@ -60,17 +60,25 @@ func (p *Page) Next() (Event, error) {
 	return event, nil
 }
 
-// All returns all further events of the page.
-func (p *Page) All() (all []Event, err error) {
+// Rest returns the further events of the page, the cursor after them, and End. It calls take for each
+// output. If take returns an error, the page ends before this output; for the first event Rest returns
+// the error.
+func (p *Page) Rest(take func(output Event) error) (rest []Event, next string, end bool, err error) {
 	for {
+		next = p.cursor
 		event, err := p.Next()
 		if errors.Is(err, io.EOF) {
-			return all, nil
+			return rest, p.cursor, p.end, nil
+		}
+		if err == nil && event.Kind == Output {
+			if err = take(event); err != nil && len(rest) > 0 {
+				return rest, next, false, nil
+			}
 		}
 		if err != nil {
-			return nil, err
+			return nil, "", false, err
 		}
-		all = append(all, event)
+		rest = append(rest, event)
 	}
 }
 

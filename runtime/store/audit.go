@@ -73,8 +73,7 @@ type AuditFilter struct {
 // more says that others follow. A page ends before it exceeds PageBytes, but it has one row if there
 // is any. Only listsAtOnce lists run concurrently; others wait.
 func (s *Store) Audit(ctx context.Context, q AuditFilter, first int, after string) (page []AuditRow, more bool, err error) {
-	const doing = "read the audit log"
-	leave, err := s.listing.Waiter(tenantOf(q.Tenant), "", 0).Enter(ctx)
+	leave, err := enter(ctx, s.listing, q.Tenant)
 	if err != nil {
 		return nil, false, err
 	}
@@ -115,29 +114,29 @@ func (s *Store) Audit(ctx context.Context, q AuditFilter, first int, after strin
 	if q.NewestFirst {
 		order = "id DESC"
 	}
-	args = append(args, first+1)
-	rows, err := s.db.Query(ctx, fmt.Sprintf("SELECT id, tenant, actor, action, object, at, failed = 1, value FROM audit WHERE %s ORDER BY %s LIMIT $%d",
-		strings.Join(conditions, " AND "), order, len(args)), args...)
+	statement := fmt.Sprintf("SELECT id, tenant, actor, action, object, at, failed = 1, value FROM audit WHERE %s ORDER BY %s LIMIT $%d",
+		strings.Join(conditions, " AND "), order, len(args)+1)
+	bytes, last := 0, len(args)-1 // the index of the id
+	err = s.inRounds("read the audit log", first+1, func(limit int) (*database.Rows, error) {
+		return s.db.Query(ctx, statement, append(args, limit)...)
+	}, func(scan func(...any) error) (full bool, err error) {
+		var r AuditRow
+		var at int64
+		if err := scan(&r.ID, &r.Tenant, &r.Actor, &r.Action, &r.Object, &at, &r.Failed, &r.Value); err != nil {
+			return false, err
+		}
+		if bytes += len(r.Value); len(page) == first || bytes > s.pageBytes && len(page) > 0 {
+			more = true
+			return true, nil
+		}
+		r.At = time.UnixMilli(at)
+		page, args[last] = append(page, r), r.ID
+		return false, nil
+	})
 	if database.HasNUL(err) { // no column contains NUL
 		return nil, false, nil
 	}
-	if err != nil {
-		return nil, false, database.Wrap(err, doing)
-	}
-	defer rows.Close()
-	for bytes := 0; rows.Next(); {
-		var r AuditRow
-		var at int64
-		if err := rows.Scan(&r.ID, &r.Tenant, &r.Actor, &r.Action, &r.Object, &at, &r.Failed, &r.Value); err != nil {
-			return nil, false, database.Wrap(err, doing)
-		}
-		if bytes += len(r.Value); len(page) == first || bytes > s.pageBytes && len(page) > 0 {
-			return page, true, nil
-		}
-		r.At = time.UnixMilli(at)
-		page = append(page, r)
-	}
-	return page, false, database.Wrap(rows.Err(), doing)
+	return page, more, err
 }
 
 // DeleteAudit deletes at most most of the oldest rows whose id was made before a time, and returns their

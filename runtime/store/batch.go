@@ -219,40 +219,46 @@ func (s *Store) Batches(ctx context.Context, q BatchFilter, first int, after run
 	return all, total, err
 }
 
+// A CaseExecution is the execution of a case.
+type CaseExecution struct {
+	runtime.Execution
+	Bytes int // of its record
+}
+
 // BatchExecutions returns the executions of a batch's cases first to until-1, by case number. until
 // is end, or lower if these executions would exceed PageBytes. Only listsAtOnce lists run
 // concurrently; others wait.
-func (s *Store) BatchExecutions(ctx context.Context, b runtime.Batch, first, end int) (all map[int]runtime.Execution, until int, err error) {
-	const doing = "list the executions of a batch"
-	leave, err := s.listing.Waiter(b.Tenant, "", 0).Enter(ctx)
+func (s *Store) BatchExecutions(ctx context.Context, b runtime.Batch, first, end int) (all map[int]CaseExecution, until int, err error) {
+	leave, err := enter(ctx, s.listing, &b.Tenant)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer leave()
-	rows, err := s.db.Query(ctx, "SELECT id, case_no, value FROM executions WHERE batch = $1 AND case_no >= $2 AND case_no < $3 ORDER BY case_no", b.ID, first, end)
-	if err != nil {
-		return nil, 0, database.Wrap(err, doing)
-	}
-	defer rows.Close()
-	all = map[int]runtime.Execution{}
-	for bytes := 0; rows.Next(); {
+	all, until = map[int]CaseExecution{}, end
+	bytes := 0
+	err = s.inRounds("list the executions of a batch", end-first, func(limit int) (*database.Rows, error) {
+		return s.db.Query(ctx, "SELECT id, case_no, value FROM executions WHERE batch = $1 AND case_no >= $2 AND case_no < $3 ORDER BY case_no LIMIT $4", b.ID, first, end, limit)
+	}, func(scan func(...any) error) (full bool, err error) {
 		var execution runtime.ExecutionID
 		var number int
 		var value []byte
 		var x runtime.Execution
-		if err := rows.Scan(&execution, &number, &value); err != nil {
-			return nil, 0, database.Wrap(err, doing)
+		if err := scan(&execution, &number, &value); err != nil {
+			return false, err
 		}
 		if bytes += len(value); bytes > s.pageBytes && len(all) > 0 {
-			return all, number, nil
+			until = number
+			return true, nil
 		}
+		first = number + 1
 		if err := json.Unmarshal(value, &x); err != nil {
 			s.unreadable.note(execution, err)
-			continue
+			return false, nil //nolint:nilerr // health reports it
 		}
-		all[number] = x
-	}
-	return all, end, database.Wrap(rows.Err(), doing)
+		all[number] = CaseExecution{x, len(value)}
+		return false, nil
+	})
+	return all, until, err
 }
 
 // BatchExecutionIDs returns the ids of a batch's executions, by case number.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/fairqueue"
 	"github.com/rockpool/rockpool/runtime/store/database"
 )
 
@@ -166,8 +168,9 @@ type ExecutionFilter struct {
 // An ExecutionPage is a page of the selected executions.
 type ExecutionPage struct {
 	Executions []runtime.Execution
-	More       bool // others follow
-	Total      int  // of all pages
+	Sizes      []int // of their records, in bytes
+	More       bool  // others follow
+	Total      int   // of all pages
 
 	bytes int // of the records that were read
 }
@@ -181,7 +184,7 @@ func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, af
 	if q.searches() {
 		limiter = s.searching
 	}
-	leave, err := limiter.Waiter(tenantOf(q.Tenant), "", 0).Enter(ctx)
+	leave, err := enter(ctx, limiter, q.Tenant)
 	if err != nil {
 		return ExecutionPage{}, err
 	}
@@ -197,7 +200,7 @@ func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, af
 	var page ExecutionPage
 	// Each round reads one row more than the page has room for, to learn whether others follow.
 	for seen, wanted := 1, 1; seen == wanted && !page.More; page.Total += seen {
-		wanted = first - len(page.Executions) + 1 // another round if some were unreadable
+		wanted = min(first-len(page.Executions)+1, s.roundRows) // another round also if some were unreadable
 		rows, err := s.db.Query(ctx, statement, slices.Concat(all.args, []any{from, wanted})...)
 		if err != nil {
 			return ExecutionPage{}, database.Wrap(err, "list executions")
@@ -220,16 +223,56 @@ func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, af
 // PageBytes is the most bytes of the stored records in a page.
 const PageBytes = 2 << 20
 
+// roundRows bounds the rows of one result of a list in PostgreSQL. PostgreSQL sends all of them, even if
+// the page has no room for them.
+const roundRows = 64
+
 // listsAtOnce bounds how many pages are read concurrently, because a page's memory isn't counted
-// while it is read. Others wait, and tenants take turns.
+// while it is read. Others wait, and tenants take turns. One tenant alone reads half of them.
 const listsAtOnce = 8
 
-// tenantOf returns whose turn a list takes that is for one tenant, or for all.
-func tenantOf(only *runtime.TenantID) runtime.TenantID {
-	if only == nil {
-		return runtime.DefaultTenant
+// allTenants is the turn of lists for all tenants. No tenant has this name.
+const allTenants runtime.TenantID = "*"
+
+// enter waits for the turn of a list for one tenant, or for all if it is nil. The tenant's callers take
+// turns, too. Call leave afterwards.
+func enter(ctx context.Context, limiter *fairqueue.Limiter, only *runtime.TenantID) (leave func(), err error) {
+	tenant := allTenants
+	if only != nil {
+		tenant = *only
 	}
-	return *only
+	return limiter.Waiter(tenant, access.FromContext(ctx).ID, 0).Enter(ctx)
+}
+
+// inRounds reads at most most rows of a list. query returns the next ones, at most limit. add adds one,
+// and reports whether the page is full.
+func (s *Store) inRounds(doing string, most int, query func(limit int) (*database.Rows, error), add func(scan func(...any) error) (full bool, err error)) error {
+	for more := true; more && most > 0; {
+		limit := min(most, s.roundRows)
+		rows, err := query(limit)
+		if err != nil {
+			return database.Wrap(err, doing)
+		}
+		seen, full, err := readRound(rows, add)
+		if err != nil {
+			return database.Wrap(err, doing)
+		}
+		more = seen == limit && !full
+		most -= seen
+	}
+	return nil
+}
+
+// readRound adds rows until the page is full or rows end. It returns how many it added.
+func readRound(rows *database.Rows, add func(scan func(...any) error) (full bool, err error)) (seen int, full bool, err error) {
+	defer rows.Close()
+	for rows.Next() {
+		if full, err = add(rows.Scan); full || err != nil {
+			return seen, full, err
+		}
+		seen++
+	}
+	return seen, false, rows.Err()
 }
 
 // readPage adds rows to a page until it is full or rows end. It returns how many rows it read, and
@@ -251,7 +294,7 @@ func (s *Store) readPage(rows *database.Rows, page *ExecutionPage, first int) (s
 			s.unreadable.note(last, err)
 			continue
 		}
-		page.Executions = append(page.Executions, x)
+		page.Executions, page.Sizes = append(page.Executions, x), append(page.Sizes, len(value))
 	}
 	return seen, last, database.Wrap(rows.Err(), "list executions")
 }

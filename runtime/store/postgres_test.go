@@ -6,6 +6,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -193,4 +195,102 @@ func TestOutputInPostgreSQL(t *testing.T) {
 	if size, err := s.OutputSize(t.Context(), "x"); err != nil || size != 0 {
 		t.Error("deleted output:", size, err)
 	}
+}
+
+// TestPagesOnPostgreSQLAreReadInRounds checks that PostgreSQL sends no more rows than a round has, although
+// the page has room for one.
+func TestPagesOnPostgreSQLAreReadInRounds(t *testing.T) {
+	const each, rows = 64 << 10, 4 * roundRows
+	p := postgrestest.Start(t)
+	sent := relayed(t, p)
+	s := lead(t, sent.url)
+	defer s.Close()
+	s.pageBytes = 1
+	command, value := []string{strings.Repeat("x", each)}, bytes.Repeat([]byte("x"), each)
+	b := runtime.Batch{ID: "b", CaseCount: rows}
+	addBatch(t, s, b, make([]string, rows)...)
+	for i := range rows {
+		x := execution(i)
+		x.Command, x.Batch = command, &runtime.BatchPosition{ID: b.ID, Case: i}
+		if _, _, err := s.AddExecution(t.Context(), x, []byte("start")); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.AppendAudit(t.Context(), []AuditRow{{ID: string(numbered(fmt.Sprint(i))), At: searchBegan, Value: value}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, list := range map[string]func() (read int, err error){
+		"executions": func() (int, error) {
+			page, err := s.Executions(t.Context(), ExecutionFilter{}, 1000, "")
+			return len(page.Executions), err
+		},
+		"cases": func() (int, error) {
+			all, _, err := s.BatchExecutions(t.Context(), b, 0, rows)
+			return len(all), err
+		},
+		"audit log": func() (int, error) {
+			all, _, err := s.Audit(t.Context(), AuditFilter{}, 1000, "")
+			return len(all), err
+		},
+	} {
+		before := sent.bytes.Load()
+		read, err := list()
+		if err != nil || read != 1 {
+			t.Errorf("%s: %d records, want 1: %v", name, read, err)
+		}
+		if got := sent.bytes.Load() - before; got > 2*roundRows*each {
+			t.Errorf("%s: PostgreSQL sent %d KiB for a page of one record, want at most %d", name, got>>10, 2*roundRows*each>>10)
+		}
+	}
+}
+
+// A relay passes connections on, and counts the bytes that the server sends.
+type relay struct {
+	url   string
+	bytes atomic.Int64
+}
+
+// relayed returns a relay to a PostgreSQL, until the test's end.
+func relayed(t *testing.T, p *postgrestest.Server) *relay {
+	t.Helper()
+	at, err := url.Parse(p.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	target := at.Host
+	at.Host = listener.Addr().String()
+	r := &relay{url: at.String()}
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", target)
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			go func() {
+				_, _ = io.Copy(server, client)
+				_ = server.Close()
+			}()
+			go func() {
+				_, _ = io.Copy(io.MultiWriter(client, r), server)
+				_ = client.Close()
+			}()
+		}
+	}()
+	return r
+}
+
+// Write counts bytes.
+func (r *relay) Write(p []byte) (int, error) {
+	r.bytes.Add(int64(len(p)))
+	return len(p), nil
 }

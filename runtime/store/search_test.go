@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -13,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/fairqueue"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -232,8 +235,8 @@ func TestConcurrentSearchesWait(t *testing.T) {
 func TestConcurrentListsWait(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	var leave []func()
-	for range listsAtOnce {
-		l, err := s.listing.Waiter("", "", 0).Enter(t.Context())
+	for i := range listsAtOnce {
+		l, err := s.listing.Waiter(runtime.TenantID(fmt.Sprint("t", i)), "", 0).Enter(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -359,5 +362,115 @@ func kept(b *testing.B, s *Store, most int) {
 			})
 		}
 		group.Wait()
+	}
+}
+
+// TestListsOfOneTenantLeaveRoom checks that one tenant's lists leave room for those of others, and for
+// lists for all tenants.
+func TestListsOfOneTenantLeaveRoom(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "db"))
+	tenant := runtime.DefaultTenant
+	for range listsAtOnce / 2 {
+		leave, err := enter(t.Context(), s.listing, &tenant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer leave()
+	}
+	gone := errors.New("the caller left")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	waits := make(chan error, 1)
+	go func() {
+		_, err := s.Executions(ctx, ExecutionFilter{Tenant: &tenant}, 1, "")
+		waits <- err
+	}()
+	wait.For(t, "one more list of this tenant waits", func() bool { return s.listing.Waiting() == 1 })
+	if _, err := s.Executions(t.Context(), ExecutionFilter{}, 1, ""); err != nil {
+		t.Error("a list for all tenants:", err)
+	}
+	if _, _, err := s.BatchExecutions(t.Context(), runtime.Batch{ID: "b", Tenant: "other"}, 0, 1); err != nil {
+		t.Error("another tenant's list:", err)
+	}
+	cancel(gone)
+	if err := wait.Receive(t, waits, "the end of the list whose caller left"); !errors.Is(err, gone) {
+		t.Errorf("the tenant's fifth list: got %v, want it to wait", err)
+	}
+}
+
+// TestCallersOfATenantTakeTurns has a list of one caller wait behind two of another caller.
+func TestCallersOfATenantTakeTurns(t *testing.T) {
+	limiter := fairqueue.NewLimiter(1)
+	leave, err := enter(t.Context(), limiter, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	order := make(chan string, 3)
+	for i, caller := range []string{"a", "a", "b"} {
+		go func() {
+			leave, err := enter(access.With(t.Context(), access.Principal{ID: caller}), limiter, nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			order <- caller
+			leave()
+		}()
+		wait.For(t, "it waits", func() bool { return limiter.Waiting() == i+1 })
+	}
+	leave()
+	var got []string
+	for range 3 {
+		got = append(got, wait.Receive(t, order, "a turn"))
+	}
+	if strings.Join(got, " ") != "a b a" {
+		t.Errorf("got turns of %q, want a, b, a", got)
+	}
+}
+
+// TestListsAreReadInRounds checks that rounds of two rows make the same pages.
+func TestListsAreReadInRounds(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "db"))
+	addBatch(t, s, runtime.Batch{ID: "b", CaseCount: 7}, "1", "2", "3", "4", "5", "6", "7")
+	for i := range 7 {
+		execute(t, s, runtime.ExecutionID(fmt.Sprint("x", i)), "b", i)
+		if err := s.AppendAudit(t.Context(), []AuditRow{{ID: string(numbered(fmt.Sprint(i))), At: searchBegan, Value: []byte("v")}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, s.roundRows = range []int{1, 2, 3, 7, 100} {
+		for first := 1; first <= 8; first++ {
+			for _, newest := range []bool{false, true} {
+				at := fmt.Sprintf("rounds of %d, a page of %d, newest first %t", s.roundRows, first, newest)
+				number := func(i int) string {
+					if newest {
+						i = 6 - i
+					}
+					return fmt.Sprint(i)
+				}
+				page, err := s.Executions(t.Context(), ExecutionFilter{NewestFirst: newest}, first, "")
+				if err != nil || len(page.Executions) != min(first, 7) || page.More != (first < 7) || page.Total != 7 || len(page.Sizes) != len(page.Executions) {
+					t.Errorf("%s: %d of %d executions, more %t: %v", at, len(page.Executions), page.Total, page.More, err)
+				}
+				for i, x := range page.Executions {
+					if value, _ := json.Marshal(x); string(x.ID) != "x"+number(i) || page.Sizes[i] != len(value) {
+						t.Errorf("%s: position %d has %s with %d bytes", at, i, x.ID, page.Sizes[i])
+					}
+				}
+				rows, more, err := s.Audit(t.Context(), AuditFilter{NewestFirst: newest}, first, "")
+				if err != nil || len(rows) != min(first, 7) || more != (first < 7) {
+					t.Errorf("%s: %d entries, more %t: %v", at, len(rows), more, err)
+				}
+				for i, r := range rows {
+					if r.ID != string(numbered(number(i))) {
+						t.Errorf("%s: position %d has the entry %s", at, i, r.ID)
+					}
+				}
+			}
+			cases, until, err := s.BatchExecutions(t.Context(), runtime.Batch{ID: "b"}, 0, first)
+			if err != nil || until != first || len(cases) != min(first, 7) {
+				t.Errorf("%d cases in rounds of %d: got %d until %d: %v", first, s.roundRows, len(cases), until, err)
+			}
+		}
 	}
 }

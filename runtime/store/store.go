@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,6 +25,7 @@ type Store struct {
 	searching  *fairqueue.Limiter // limits concurrent searches
 	listing    *fairqueue.Limiter // limits concurrent reads of other pages
 	pageBytes  int                // PageBytes, or less in tests
+	roundRows  int                // of one result of a list; SQLite reads row by row, so it has no bound
 	unreadable unreadable
 	oldestDay  string // oldest day that addToDay kept; owned by the writer
 }
@@ -42,7 +44,11 @@ func opened(db *database.DB, err error) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{db: db, searching: fairqueue.NewLimiter(searchesAtOnce), listing: fairqueue.NewLimiter(listsAtOnce), pageBytes: PageBytes}, nil
+	s := &Store{db: db, searching: fairqueue.NewLimiter(searchesAtOnce), listing: fairqueue.NewSharedLimiter(listsAtOnce), pageBytes: PageBytes, roundRows: math.MaxInt}
+	if s.Shared() {
+		s.roundRows = roundRows
+	}
+	return s, nil
 }
 
 // ErrTaken says that another store leads now.

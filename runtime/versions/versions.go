@@ -162,7 +162,7 @@ func (b *Cache) run(ctx context.Context, id runtime.RunnerID, recipe language.Re
 		return "", false, err
 	}
 	defer page.Close()
-	chunks, err := page.All()
+	chunks, _, _, err := page.Rest(func(events.Event) error { return nil })
 	if err != nil {
 		return "", false, err
 	}

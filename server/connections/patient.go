@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/rockpool/rockpool/clients/socket"
 )
 
 // A patientListener disconnects peers that read nothing for the time patience. A deadline for a
@@ -27,10 +29,7 @@ type patientListener struct {
 // Patient returns a listener whose connections end if their peer reads nothing for two minutes.
 func Patient(of net.Listener) net.Listener { return patientListener{of, writePatience} }
 
-const (
-	writePatience = 2 * time.Minute
-	writePiece    = 16 << 10
-)
+const writePatience = 2 * time.Minute
 
 // Accept returns the next connection.
 func (l patientListener) Accept() (net.Conn, error) {
@@ -104,7 +103,7 @@ func (c *patientConn) Write(p []byte) (int, error) {
 		if c.cut.Load() { // checked after setting the deadline, so that a past deadline is never replaced unnoticed
 			return written, os.ErrDeadlineExceeded
 		}
-		n, err := c.Conn.Write(p[written:min(len(p), written+writePiece)])
+		n, err := c.Conn.Write(p[written:min(len(p), written+socket.WritePiece)])
 		written += n
 		if err != nil {
 			return written, err

@@ -16,7 +16,7 @@ import (
 // An Admission authenticates requests. It puts the principal into the context of each request. That
 // context ends when the caller's token or grant does.
 type Admission struct {
-	Book *identity.Registry
+	Registry *identity.Registry
 	// Session returns the session in a request's cookie, if no page of another site can have sent
 	// it. If it is nil, there are no sessions.
 	Session func(r *http.Request) (secret string, ok bool)
@@ -82,7 +82,7 @@ func bearer(header string) (string, error) {
 // unknown.
 func (a *Admission) Authenticate(r *http.Request) (identity.Caller, error) {
 	shown, err := a.credential(r)
-	if err != nil && !a.Book.Open() {
+	if err != nil && !a.Registry.Open() {
 		return identity.Caller{}, err
 	}
 	return a.Known(r, shown)
@@ -90,7 +90,7 @@ func (a *Admission) Authenticate(r *http.Request) (identity.Caller, error) {
 
 // Known returns the caller with this credential ("" means none) of a request.
 func (a *Admission) Known(r *http.Request, shown string) (identity.Caller, error) {
-	caller, err := a.Book.Authenticate(shown)
+	caller, err := a.Registry.Authenticate(shown)
 	if err != nil && shown != "" {
 		a.failed(r.Context(), err)
 	}
@@ -108,7 +108,7 @@ func (a *Admission) Shown(r *http.Request) (caller identity.Caller, shown bool, 
 }
 
 // ByID returns the caller of a token's id. It returns an error if the token has ended.
-func (a *Admission) ByID(id string) (identity.Caller, error) { return a.Book.ByID(id) }
+func (a *Admission) ByID(id string) (identity.Caller, error) { return a.Registry.ByID(id) }
 
 // An upgradeKey is the key of an upgrade in a request's context.
 type upgradeKey struct{}
@@ -129,13 +129,13 @@ func (a *Admission) Admit(ctx context.Context, payload map[string]any) (_ contex
 			}
 		}
 	}
-	if shown.err != nil && !a.Book.Open() {
+	if shown.err != nil && !a.Registry.Open() {
 		return nil, shown.err.Error()
 	}
 	if shown.text == "" {
 		shown.text = shown.session
 	}
-	caller, err := a.Book.Authenticate(shown.text)
+	caller, err := a.Registry.Authenticate(shown.text)
 	if err != nil {
 		a.failed(ctx, err)
 		return nil, err.Error()

@@ -39,7 +39,7 @@ func TestConnectionInitPrecedesACookie(t *testing.T) {
 		{"a wrong header", "Bearer wrong", "Bearer " + grant, true, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			admission := Admission{Book: book, Session: func(*http.Request) (string, bool) { return secret, test.cookie }}
+			admission := Admission{Registry: book, Session: func(*http.Request) (string, bool) { return secret, test.cookie }}
 			r := httptest.NewRequest("GET", "/graphql", nil)
 			r.Header.Set("Connection", "Upgrade")
 			r.Header.Set("Upgrade", "websocket")

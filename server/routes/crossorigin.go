@@ -10,8 +10,8 @@ import (
 	"github.com/rockpool/rockpool/graph/transport"
 )
 
-// crossOrigin returns a handler that lets pages of allowed origins send requests to next, with these
-// methods and headers in addition to those of the API. It answers OPTIONS with the methods that next's
+// crossOrigin returns a handler that allows pages of these origins to use next. methods and headers are
+// allowed in addition to those of the API. It answers OPTIONS with the methods that next's
 // header Allow names. No route of next accepts the method OPTIONS itself.
 func crossOrigin(origins, methods, headers []string, next http.Handler) http.Handler {
 	pages := cors.New(cors.Options{

@@ -29,8 +29,8 @@ type Gate struct {
 	// Pages responds to requests for the dashboard. It returns false, and does nothing, for others. It
 	// may be nil.
 	Pages func(w http.ResponseWriter, r *http.Request) bool
-	// SignIn serves /auth/. Its provider redirects browsers there, so it checks itself which page sent a
-	// request. It may be nil.
+	// SignIn serves /auth/. The provider redirects browsers there from another site. So SignIn checks the
+	// origin, not the Gate. It may be nil.
 	SignIn http.Handler
 
 	proxied sync.Once
@@ -38,7 +38,7 @@ type Gate struct {
 
 // ServeHTTP implements http.Handler.
 func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	restrict(w.Header(), r)
+	Restrict(w.Header(), r)
 	if status, err := smuggling.Check(w, r); err != nil {
 		transport.RefuseTyped(w, status, err)
 		return
@@ -125,10 +125,10 @@ const policy = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-a
 // onlyTLS makes browsers use only TLS, for a year.
 const onlyTLS = "max-age=31536000"
 
-// restrict adds headers that restrict browsers; handlers may replace them. If a request used TLS to
+// Restrict adds headers that restrict browsers; handlers may replace them. If a request used TLS to
 // this server or to its proxy, browsers must use only TLS afterwards. Loopback names are an
 // exception, because the rule would also apply to servers on all other ports.
-func restrict(header http.Header, r *http.Request) {
+func Restrict(header http.Header, r *http.Request) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Referrer-Policy", "no-referrer")
 	header.Set("Content-Security-Policy", policy)

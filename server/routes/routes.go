@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/activity"
 )
 
-// Options are what is served, and to whom. Where a handler is nil, nothing is there.
+// Options are the handlers and their callers. The address of a nil handler responds 404.
 type Options struct {
 	Admission      *Admission         // authenticates callers of the API, the downloads and the metrics
 	API            http.Handler       // serves /graphql to authenticated callers

@@ -17,13 +17,14 @@ export interface Query<Result> {
 /**
  * useQuery sends a query when the component mounts, when the variables change, and every `every` ms (five times as
  * rarely on a hidden page). With `whileSeen` it pauses on a hidden page, and queries when the page is visible again.
+ * `rest` loads what the first response lacks, for example later pages of a list.
  */
 export function useQuery<Result, Variables>(
   document: TadaDocumentNode<Result, Variables>,
   variables: Variables,
-  options: { every?: number; skip?: boolean; whileSeen?: boolean } = {},
+  options: { every?: number; skip?: boolean; whileSeen?: boolean; rest?: (data: Result, signal: AbortSignal) => Promise<Result> } = {},
 ): Query<Result> {
-  const { every, skip = false, whileSeen = false } = options;
+  const { every, skip = false, whileSeen = false, rest } = options;
   const key = JSON.stringify(variables);
   const [round, setRound] = useState(0);
   const [state, setState] = useState<{ key: string; data?: Result; error?: ServerError; loading: boolean }>({ key, loading: !skip });
@@ -35,7 +36,8 @@ export function useQuery<Result, Variables>(
     let timer: ReturnType<typeof setTimeout> | undefined;
     const load = async () => {
       try {
-        const data = await request(document, current(), stop.signal);
+        const first = await request(document, current(), stop.signal);
+        const data = rest ? await rest(first, stop.signal) : first;
         setState({ key, data, loading: false });
       } catch (error) {
         if (stop.signal.aborted) return;
@@ -53,7 +55,7 @@ export function useQuery<Result, Variables>(
       stop.abort();
       clearTimeout(timer);
     };
-  }, [document, key, every, skip, whileSeen, round]);
+  }, [document, key, every, skip, whileSeen, rest, round]);
 
   const reload = useCallback(() => setRound((n) => n + 1), []);
   const same = state.key === key;

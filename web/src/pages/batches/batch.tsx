@@ -12,7 +12,7 @@ import { Table, type Column } from "../../ui/table";
 
 const BatchQuery = graphql(
   `
-    query Batch($id: ID!) {
+    query Batch($id: ID!, $after: String) {
       batch(id: $id) {
         ...BatchParts
         stopOnFailure
@@ -21,7 +21,7 @@ const BatchQuery = graphql(
           commandLine
           ...OutcomeParts
         }
-        cases(first: 1000) {
+        cases(first: 1000, after: $after) {
           nodes {
             index
             state
@@ -29,6 +29,10 @@ const BatchQuery = graphql(
               id
               ...OutcomeParts
             }
+          }
+          pageInfo {
+            hasNextPage
+            endCursor
           }
         }
       }
@@ -38,6 +42,16 @@ const BatchQuery = graphql(
 );
 type Details = NonNullable<ResultOf<typeof BatchQuery>["batch"]>;
 type Case = Details["cases"]["nodes"][number];
+
+/** allCases adds the cases of later pages: a page has fewer than requested if their commands are long. */
+async function allCases(data: ResultOf<typeof BatchQuery>, signal: AbortSignal): Promise<ResultOf<typeof BatchQuery>> {
+  let batch = data.batch;
+  while (batch?.cases.pageInfo.hasNextPage) {
+    const { batch: next } = await request(BatchQuery, { id: batch.id, after: batch.cases.pageInfo.endCursor }, signal);
+    batch = next && { ...next, cases: { ...next.cases, nodes: [...batch.cases.nodes, ...next.cases.nodes] } };
+  }
+  return { batch };
+}
 
 const CancelMutation = graphql(`
   mutation CancelBatch($id: ID!) {
@@ -71,7 +85,7 @@ const columns: readonly Column<Case>[] = [
 export default function Batch({ id }: { id: string }) {
   const { may, showTenants } = useCaller();
   const [ended, setEnded] = useState(false);
-  const { data, error, reload } = useQuery(BatchQuery, { id }, ended ? {} : { every: 1_000 });
+  const { data, error, reload } = useQuery(BatchQuery, { id }, { ...(ended ? {} : { every: 1_000 }), rest: allCases });
   const batch = data?.batch;
   const above = { title: "Batches", href: "/batches" };
   if (batch?.state === "FINISHED" && !ended) setEnded(true); // a finished batch never changes
