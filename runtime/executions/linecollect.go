@@ -17,8 +17,8 @@ const (
 	pageText      = 1 << 20  // bytes of text after which a page ends
 )
 
-// A logLine is a line of output, or lost bytes.
-type logLine struct {
+// A Line is a line of output, or lost bytes.
+type Line struct {
 	Number    int64
 	Stream    runtime.Stream // 0 means lost bytes
 	Since     time.Duration  // time of its first byte since the execution's start
@@ -27,18 +27,22 @@ type logLine struct {
 	Open      bool           // the line may still grow, and Data with it
 	Lost      int64          // number of lost bytes
 	Offset    int64          // of the first lost byte
+
+	// Set by Service.Lines.
+	At    time.Time
+	Cause runtime.LossCause // of lost bytes: why the first of them were lost
 }
 
 // A collector is the sink that builds a page.
 type collector struct {
 	lineQuery
 	match  *matcher
-	found  []logLine // ordered by number
-	text   int       // bytes, of found and open lines
-	taken  int       // lines that began; only without a search
-	before int64     // selected lines before the first one examined; -1: none examined
-	closed int64     // number of the first line after the page; 0 means not known yet; atNext
-	lines  [3]logLine
+	found  []Line // ordered by number
+	text   int    // bytes, of found and open lines
+	taken  int    // lines that began; only without a search
+	before int64  // selected lines before the first one examined; -1: none examined
+	closed int64  // number of the first line after the page; 0 means not known yet; atNext
+	lines  [3]Line
 	data   [3][]byte // of lines; reused
 	open   [3]bool   // the line is selected and not settled yet
 	cut    [3]bool   // the line is overwritten, and data has only its end so far
@@ -94,7 +98,7 @@ func (c *collector) selects(at position, stream runtime.Stream) bool {
 // begin implements sink. It decides whether the page needs the line.
 func (c *collector) begin(at position, stream runtime.Stream, since time.Duration) {
 	c.open[stream] = c.selects(at, stream)
-	c.lines[stream] = logLine{Number: at.begun[0], Stream: stream, Since: since}
+	c.lines[stream] = Line{Number: at.begun[0], Stream: stream, Since: since}
 	c.data[stream], c.cut[stream] = c.data[stream][:0], false
 }
 
@@ -140,7 +144,7 @@ func (c *collector) end(stream runtime.Stream, newline bool) {
 // lose implements sink. Searches don't find lost bytes.
 func (c *collector) lose(at position, offset, lost int64, since time.Duration) {
 	if c.match == nil && c.selects(at, 0) {
-		c.insert(logLine{Number: at.begun[0], Since: since, Lost: lost, Offset: offset})
+		c.insert(Line{Number: at.begun[0], Since: since, Lost: lost, Offset: offset})
 	}
 }
 
@@ -171,7 +175,7 @@ func (c *collector) settle(stream runtime.Stream) {
 }
 
 // insert keeps found ordered, because a line that began earlier may end later.
-func (c *collector) insert(line logLine) {
+func (c *collector) insert(line Line) {
 	i := len(c.found)
 	for i > 0 && c.found[i-1].Number > line.Number {
 		i--

@@ -129,7 +129,7 @@ func (s *Service) Signal(ctx context.Context, id runtime.ExecutionID, signal str
 // Resize changes the size of a running command's terminal. It waits until the command runs.
 func (s *Service) Resize(ctx context.Context, id runtime.ExecutionID, size runtime.TerminalSize) (runtime.Execution, error) {
 	return audit.Do(ctx, s.auth, "resizeTerminal", s.registry.Object(ctx, id), func() (runtime.Execution, error) {
-		if err := request.CheckTerminal("", size); err != nil {
+		if err := request.CheckTerminal("", &size); err != nil {
 			return runtime.Execution{}, err
 		}
 		if running := s.registry.Session(id); running != nil && running.Execution().Terminal == nil {
