@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -73,71 +72,45 @@ type AuditFilter struct {
 // more says that others follow. A page ends before it exceeds PageBytes, but it has one row if there
 // is any. Only listsAtOnce lists run concurrently; others wait.
 func (s *Store) Audit(ctx context.Context, q AuditFilter, first int, after string) (page []AuditRow, more bool, err error) {
-	const doing = "read the audit log"
 	leave, err := s.listing.Waiter(tenantOf(q.Tenant), "", 0).Enter(ctx)
 	if err != nil {
 		return nil, false, err
 	}
 	defer leave()
-	var conditions []string
-	var args []any
-	where := func(condition string, arg any) {
-		args = append(args, arg)
-		conditions = append(conditions, fmt.Sprintf("%s $%d", condition, len(args)))
-	}
-	if q.Tenant != nil {
-		where("tenant =", *q.Tenant)
-	}
-	if q.Actor != "" {
-		where("actor =", q.Actor)
-	}
-	if q.Action != "" {
-		where("action =", q.Action)
-	}
-	if q.Object != "" {
-		where("object <> '' AND object =", q.Object) // so that the index is used
-	}
+	selected := selection{id: "id"}
+	selected.ofTenant("tenant", q.Tenant)
+	selected.equal("actor", q.Actor)
+	selected.equal("action", q.Action)
+	selected.equal("object <> '' AND object", q.Object) // so that the index is used
 	if q.Failed != nil {
-		conditions = append(conditions, fmt.Sprintf("failed = %d", bit(*q.Failed))) // a literal, so that the index is used
+		selected.add(fmt.Sprintf("failed = %d", bit(*q.Failed))) // a literal, so that the index is used
 	}
 	if !q.From.IsZero() {
-		where("id >=", firstID(q.From))
+		selected.add("id >= %s", firstID(q.From))
 	}
 	if !q.To.IsZero() {
-		where("id <", firstID(q.To))
+		selected.add("id < %s", firstID(q.To))
 	}
-	if q.NewestFirst {
-		where("id <", cmp.Or(after, "\U0010FFFF")) // above all ids
-	} else {
-		where("id >", after)
-	}
-	order := "id"
-	if q.NewestFirst {
-		order = "id DESC"
-	}
-	args = append(args, first+1)
-	rows, err := s.db.Query(ctx, fmt.Sprintf("SELECT id, tenant, actor, action, object, at, failed = 1, value FROM audit WHERE %s ORDER BY %s LIMIT $%d",
-		strings.Join(conditions, " AND "), order, len(args)), args...)
-	if database.HasNUL(err) { // no column contains NUL
-		return nil, false, nil
-	}
-	if err != nil {
-		return nil, false, database.Wrap(err, doing)
-	}
-	defer rows.Close()
-	for bytes := 0; rows.Next(); {
+	where := selected.page(q.NewestFirst, first+1, after)
+	bytes := 0
+	err = s.db.Each(ctx, "read the audit log", func(scan func(...any) error) error {
 		var r AuditRow
 		var at int64
-		if err := rows.Scan(&r.ID, &r.Tenant, &r.Actor, &r.Action, &r.Object, &at, &r.Failed, &r.Value); err != nil {
-			return nil, false, database.Wrap(err, doing)
+		if err := scan(&r.ID, &r.Tenant, &r.Actor, &r.Action, &r.Object, &at, &r.Failed, &r.Value); err != nil {
+			return err
 		}
 		if bytes += len(r.Value); len(page) == first || bytes > s.pageBytes && len(page) > 0 {
-			return page, true, nil
+			more = true
+			return database.ErrStop
 		}
 		r.At = time.UnixMilli(at)
 		page = append(page, r)
+		return nil
+	}, "SELECT id, tenant, actor, action, object, at, failed = 1, value FROM audit WHERE "+where, selected.args...)
+	if database.HasNUL(err) { // no column contains NUL
+		return nil, false, nil
 	}
-	return page, false, database.Wrap(rows.Err(), doing)
+	return page, more, err
 }
 
 // DeleteAudit deletes at most most of the oldest rows whose id was made before a time, and returns their

@@ -1,12 +1,10 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -187,25 +185,14 @@ type BatchFilter struct {
 
 // Batches returns at most first+1 batches after an id, and the number of all that match.
 func (s *Store) Batches(ctx context.Context, q BatchFilter, first int, after runtime.BatchID) (all []runtime.Batch, total int, err error) {
-	var selected selection
-	if q.RunnerID != "" {
-		selected.add("runner = %s", q.RunnerID)
-	}
-	if q.EnvironmentID != "" {
-		selected.add("environment = %s", q.EnvironmentID)
-	}
-	if q.Tenant != nil {
-		selected.add("tenant = %s", string(*q.Tenant))
-	}
-	where, args := selected.where(), selected.args
-	if err := s.db.QueryRow(ctx, "SELECT count(*) FROM batches WHERE "+where, args...).Scan(&total); err != nil {
+	selected := selection{id: "id"}
+	selected.equal("runner", string(q.RunnerID))
+	selected.equal("environment", string(q.EnvironmentID))
+	selected.ofTenant("tenant", q.Tenant)
+	if err := s.db.QueryRow(ctx, "SELECT count(*) FROM batches WHERE "+selected.where(), selected.args...).Scan(&total); err != nil {
 		return nil, 0, database.Wrap(err, "count batches")
 	}
-	order := fmt.Sprintf(" AND id > $%d ORDER BY id LIMIT $%d", len(args)+1, len(args)+2)
-	if q.NewestFirst {
-		order = fmt.Sprintf(" AND id < $%d ORDER BY id DESC LIMIT $%d", len(args)+1, len(args)+2)
-		after = cmp.Or(after, "\U0010FFFF") // above all ids
-	}
+	where := selected.page(q.NewestFirst, first+1, string(after))
 	err = s.db.Each(ctx, "list batches", func(scan func(...any) error) error {
 		var id runtime.ExecutionID
 		var value []byte
@@ -215,7 +202,7 @@ func (s *Store) Batches(ctx context.Context, q BatchFilter, first int, after run
 			all = append(all, b)
 		}
 		return err
-	}, "SELECT id, value FROM batches WHERE "+where+order, slices.Concat(args, []any{after, first + 1})...)
+	}, "SELECT id, value FROM batches WHERE "+where, selected.args...)
 	return all, total, err
 }
 
@@ -223,36 +210,31 @@ func (s *Store) Batches(ctx context.Context, q BatchFilter, first int, after run
 // is end, or lower if these executions would exceed PageBytes. Only listsAtOnce lists run
 // concurrently; others wait.
 func (s *Store) BatchExecutions(ctx context.Context, b runtime.Batch, first, end int) (all map[int]runtime.Execution, until int, err error) {
-	const doing = "list the executions of a batch"
 	leave, err := s.listing.Waiter(b.Tenant, "", 0).Enter(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer leave()
-	rows, err := s.db.Query(ctx, "SELECT id, case_no, value FROM executions WHERE batch = $1 AND case_no >= $2 AND case_no < $3 ORDER BY case_no", b.ID, first, end)
-	if err != nil {
-		return nil, 0, database.Wrap(err, doing)
-	}
-	defer rows.Close()
 	all = map[int]runtime.Execution{}
-	for bytes := 0; rows.Next(); {
+	until, bytes := end, 0
+	err = s.db.Each(ctx, "list the executions of a batch", func(scan func(...any) error) error {
 		var execution runtime.ExecutionID
 		var number int
 		var value []byte
 		var x runtime.Execution
-		if err := rows.Scan(&execution, &number, &value); err != nil {
-			return nil, 0, database.Wrap(err, doing)
+		if err := scan(&execution, &number, &value); err != nil {
+			return err
 		}
 		if bytes += len(value); bytes > s.pageBytes && len(all) > 0 {
-			return all, number, nil
+			until = number
+			return database.ErrStop
 		}
-		if err := json.Unmarshal(value, &x); err != nil {
-			s.unreadable.note(execution, err)
-			continue
+		if s.unreadable.decode(execution, value, &x) {
+			all[number] = x
 		}
-		all[number] = x
-	}
-	return all, end, database.Wrap(rows.Err(), doing)
+		return nil
+	}, "SELECT id, case_no, value FROM executions WHERE batch = $1 AND case_no >= $2 AND case_no < $3 ORDER BY case_no", b.ID, first, end)
+	return all, until, err
 }
 
 // BatchExecutionIDs returns the ids of a batch's executions, by case number.

@@ -1,13 +1,10 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"slices"
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -187,22 +184,18 @@ func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, af
 	}
 	defer leave()
 	all, counted := q.selections()
-	order := []any{all.id, ">", len(all.args) + 1, all.id, "", len(all.args) + 2}
 	from := after
-	if q.NewestFirst {
-		order[1], order[4] = "<", " DESC"
-		from = cmp.Or(from, "\U0010FFFF") // above all ids
-	}
-	statement := "SELECT id, value FROM " + all.from + " WHERE " + all.where() + fmt.Sprintf(" AND %s %s $%d ORDER BY %s%s LIMIT $%d", order...)
 	var page ExecutionPage
 	// Each round reads one row more than the page has room for, to learn whether others follow.
 	for seen, wanted := 1, 1; seen == wanted && !page.More; page.Total += seen {
 		wanted = first - len(page.Executions) + 1 // another round if some were unreadable
-		rows, err := s.db.Query(ctx, statement, slices.Concat(all.args, []any{from, wanted})...)
-		if err != nil {
-			return ExecutionPage{}, database.Wrap(err, "list executions")
-		}
-		seen, from, err = s.readPage(rows, &page, first)
+		round := all
+		where := round.page(q.NewestFirst, wanted, string(from))
+		seen = 0
+		err := s.db.Each(ctx, "list executions", func(scan func(...any) error) error {
+			seen++
+			return s.readPage(scan, &page, first, &from)
+		}, "SELECT id, value FROM "+all.from+" WHERE "+where, round.args...)
 		if err != nil {
 			return ExecutionPage{}, err
 		}
@@ -232,28 +225,21 @@ func tenantOf(only *runtime.TenantID) runtime.TenantID {
 	return *only
 }
 
-// readPage adds rows to a page until it is full or rows end. It returns how many rows it read, and
-// the id of the last.
-func (s *Store) readPage(rows *database.Rows, page *ExecutionPage, first int) (seen int, last runtime.ExecutionID, err error) {
-	defer rows.Close()
-	for rows.Next() {
-		var value []byte
-		var x runtime.Execution
-		if err := rows.Scan(&last, &value); err != nil {
-			return 0, "", database.Wrap(err, "list executions")
-		}
-		seen++
-		page.bytes += len(value)
-		if page.More = len(page.Executions) == first || page.bytes > s.pageBytes && len(page.Executions) > 0; page.More {
-			return seen, last, nil
-		}
-		if err := json.Unmarshal(value, &x); err != nil {
-			s.unreadable.note(last, err)
-			continue
-		}
+// readPage adds a row to a page unless it is full, and sets id to the row's.
+func (s *Store) readPage(scan func(...any) error, page *ExecutionPage, first int, id *runtime.ExecutionID) error {
+	var value []byte
+	var x runtime.Execution
+	if err := scan(id, &value); err != nil {
+		return err
+	}
+	page.bytes += len(value)
+	if page.More = len(page.Executions) == first || page.bytes > s.pageBytes && len(page.Executions) > 0; page.More {
+		return database.ErrStop
+	}
+	if s.unreadable.decode(*id, value, &x) {
 		page.Executions = append(page.Executions, x)
 	}
-	return seen, last, database.Wrap(rows.Err(), "list executions")
+	return nil
 }
 
 // SpentKeyLife is how long a key stays spent after its object is gone.

@@ -3,33 +3,15 @@ package database
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"time"
 )
-
-// Rows are the rows of a result. The caller closes them.
-type Rows struct {
-	*sql.Rows
-	note func(error) error // see DB.note
-}
-
-// Err returns the error that ended the rows.
-func (r *Rows) Err() error { return r.note(r.Rows.Err()) }
 
 // A Row is a row that is read when it is scanned.
 type Row func(into ...any) error
 
 // Scan reads the row.
 func (r Row) Scan(into ...any) error { return r(into...) }
-
-// Query reads rows. Wrap their errors.
-func (d *DB) Query(ctx context.Context, text string, args ...any) (*Rows, error) {
-	var rows *sql.Rows
-	err := d.retry(ctx, func() (err error) {
-		rows, err = d.reads.QueryContext(ctx, text, args...) //nolint:rowserrcheck,sqlclosecheck // the caller does
-		return err
-	})
-	return &Rows{rows, d.note}, err
-}
 
 // QueryRow reads a row. Wrap its error.
 func (d *DB) QueryRow(ctx context.Context, text string, args ...any) Row {
@@ -38,19 +20,33 @@ func (d *DB) QueryRow(ctx context.Context, text string, args ...any) Row {
 	}
 }
 
+// ErrStop ends the calls of an each, without an error.
+var ErrStop = errors.New("no more rows are needed")
+
 // Each calls each for every row of a result, until each returns an error. It returns errors wrapped.
 func (d *DB) Each(ctx context.Context, doing string, each func(scan func(into ...any) error) error, text string, args ...any) error {
-	rows, err := d.Query(ctx, text, args...)
+	var rows *sql.Rows
+	err := d.retry(ctx, func() (err error) {
+		rows, err = d.reads.QueryContext(ctx, text, args...) //nolint:rowserrcheck,sqlclosecheck // eachOf does
+		return err
+	})
+	return Wrap(d.note(eachOf(rows, err, each)), doing)
+}
+
+// eachOf calls each for the rows of a query that returned err, and closes them.
+func eachOf(rows *sql.Rows, err error, each func(scan func(into ...any) error) error) error {
 	if err != nil {
-		return Wrap(err, doing)
+		return err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		if err := each(rows.Scan); err != nil {
-			return Wrap(err, doing)
+		if err := each(rows.Scan); errors.Is(err, ErrStop) {
+			return nil
+		} else if err != nil {
+			return err
 		}
 	}
-	return Wrap(rows.Err(), doing)
+	return rows.Err()
 }
 
 // Read calls read, which reads from the database. It repeats the call after a lost connection, and ends it if

@@ -79,19 +79,14 @@ func recognise(ctx context.Context, db *sql.DB, dialect goose.Dialect, newest in
 		return 0, err
 	}
 	var tables []string
-	rows, err := db.QueryContext(ctx, listTables)
-	if err != nil {
-		return 0, err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	rows, err := db.QueryContext(ctx, listTables) //nolint:rowserrcheck,sqlclosecheck // eachOf does
+	err = eachOf(rows, err, func(scan func(...any) error) error {
 		var name string
-		if err := rows.Scan(&name); err != nil {
-			return 0, err
-		}
+		err := scan(&name)
 		tables = append(tables, name)
-	}
-	if err := rows.Err(); err != nil {
+		return err
+	})
+	if err != nil {
 		return 0, err
 	}
 	return version, known(tables, version, newest)

@@ -17,7 +17,7 @@ import (
 
 	"github.com/pressly/goose/v3"
 	"golang.org/x/sys/unix"
-	_ "modernc.org/sqlite" // registers "sqlite"; pure Go, so the server needs no cgo
+	sqlite "modernc.org/sqlite" // also registers "sqlite"; pure Go, so the server needs no cgo
 
 	"github.com/rockpool/rockpool/runtime/disk"
 )
@@ -203,13 +203,11 @@ func acquire(ctx context.Context, path string) (*os.File, error) {
 
 // checkpoints writes commits to the disk within a second, so that they survive a power cut.
 func (d *sqliteDB) checkpoints() {
-	tick := time.NewTicker(500 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	for tick := time.Tick(500 * time.Millisecond); ; {
 		select {
 		case <-d.closed:
 			return
-		case <-tick.C:
+		case <-tick:
 		}
 		if !d.dirty.Swap(false) {
 			continue
@@ -288,7 +286,7 @@ func (d *sqliteDB) transact(writes []write) (results []error, undone bool) {
 		defer begun.Rollback() // does nothing after a commit
 		tx := &Tx{begun, &d.prepared, context.Background()}
 		for i, w := range writes {
-			if results[i] = w.do(tx); isSQLite(results[i]) {
+			if results[i] = w.do(tx); is[*sqlite.Error](results[i]) {
 				return results[i]
 			}
 		}
@@ -298,10 +296,8 @@ func (d *sqliteDB) transact(writes []write) (results []error, undone bool) {
 		return err
 	}()
 	if err != nil {
-		for i := range results {
-			results[i] = err
-		}
+		fill(results, err)
 	}
 	// Each of these errors would end the others' transactions, too.
-	return results, isSQLite(err) && !hasCode(err, sqliteBusy, sqliteNoMemory, sqliteInterrupt, sqliteIO)
+	return results, is[*sqlite.Error](err) && !hasCode(err, sqliteBusy, sqliteNoMemory, sqliteInterrupt, sqliteIO)
 }

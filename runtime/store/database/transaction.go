@@ -40,17 +40,8 @@ func (t *Tx) QueryRow(text string, args ...any) *sql.Row {
 
 // Each calls each for every row of a result, until each returns an error.
 func (t *Tx) Each(each func(scan func(into ...any) error) error, text string, args ...any) error {
-	rows, err := t.tx.QueryContext(t.running, text, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := each(rows.Scan); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
+	rows, err := t.tx.QueryContext(t.running, text, args...) //nolint:rowserrcheck,sqlclosecheck // eachOf does
+	return eachOf(rows, err, each)
 }
 
 // statements are the compiled statements of the writer.
