@@ -162,8 +162,8 @@ func (c Case) comparison(left *int) (*runtime.Comparison, error) {
 
 // within prefixes the field that an error names.
 func within(prefix string, err error) error {
-	var typed *runtime.Error
-	if !errors.As(err, &typed) || typed.Field == "" {
+	typed, ok := errors.AsType[*runtime.Error](err)
+	if !ok || typed.Field == "" {
 		return err
 	}
 	return runtime.Invalid(prefix+typed.Field, "%s", typed.Message)

@@ -1,6 +1,7 @@
 package request
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -46,37 +47,23 @@ func (in Claim) Parse() (pool.Claim, error) {
 	}
 	if err == nil && in.Holder != nil {
 		claim.Claim.Holder, claim.Claim.HolderScope, claim.Claim.Input = *in.Holder, in.Keys, ""
-		err = in.validateHolder()
+		if err = runtime.ValidateHolder(*in.Holder); in.Key != "" {
+			err = runtime.Invalid("holder", "can't be combined with idempotencyKey: a claim with a holder is safe to repeat without one")
+		}
 	}
 	return claim, err
-}
-
-// validateHolder checks the holder, which isn't nil.
-func (in Claim) validateHolder() error {
-	if in.Key != "" {
-		return runtime.Invalid("holder", "can't be combined with idempotencyKey: a claim with a holder is safe to repeat without one")
-	}
-	return runtime.ValidateHolder(*in.Holder)
 }
 
 // ParsePart is like Parse, but without a holder, and its key is in no scope.
 func (in Claim) ParsePart() (pool.Claim, error) {
 	claim := pool.Claim{Claim: runtime.Claim{Tenant: in.Tenant, InactivityTimeout: defaultInactivity, Labels: in.Labels}, Caller: in.Caller}
-	var err error
-	if in.InactivityTimeout != nil {
-		if claim.Claim.InactivityTimeout, err = seconds("inactivityTimeout", *in.InactivityTimeout, maxInactivity); err != nil {
-			return claim, err
-		}
-	}
-	if in.WaitFor != nil {
-		if claim.WaitFor, err = seconds("waitFor", *in.WaitFor, MaxWait); err != nil {
-			return claim, err
-		}
-	}
-	if err := runtime.ValidateLabels(in.Labels); err != nil {
-		return claim, err
-	}
-	if err := validateKey(in.Key); err != nil {
+	err := cmp.Or(
+		bounded(&claim.Claim.InactivityTimeout, "inactivityTimeout", in.InactivityTimeout, time.Second, 0, int64(maxInactivity/time.Second), "seconds"),
+		bounded(&claim.WaitFor, "waitFor", in.WaitFor, time.Second, 0, int64(MaxWait/time.Second), "seconds"),
+		runtime.ValidateLabels(in.Labels),
+		validateKey(in.Key),
+	)
+	if err != nil {
 		return claim, err
 	}
 	// A retry may wait longer or shorter, so WaitFor isn't part of the input.
