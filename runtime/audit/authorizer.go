@@ -9,6 +9,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/syncs"
 )
 
 // The kinds of objects in the audit log.
@@ -152,12 +153,7 @@ const failuresPerSecond = 5
 func (a *Authorizer) FailureRecorder(begun <-chan struct{}) func(address netip.Addr, err error) {
 	limit := rate.NewLimiter(failuresPerSecond, failuresPerSecond)
 	return func(address netip.Addr, err error) {
-		select {
-		case <-begun:
-		default:
-			return
-		}
-		if a.log == nil || !limit.Allow() || a.log.Room(WholeServer) != nil {
+		if !syncs.Closed(begun) || a.log == nil || !limit.Allow() || a.log.Room(WholeServer) != nil {
 			return
 		}
 		a.log.Append(Entry{Tenant: WholeServer, Actor: Actor{Kind: Unknown}, Action: "authenticate", Address: address, Outcome: Outcome(runtime.CodeOf(err))})

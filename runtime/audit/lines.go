@@ -59,11 +59,9 @@ func (l *lines) add(rows []store.AuditRow) {
 // must not keep the server from stopping. Don't call add afterwards.
 func (l *lines) end() {
 	close(l.copies)
-	timer := time.NewTimer(endWithin)
-	defer timer.Stop()
 	select {
 	case <-l.done:
-	case <-timer.C:
+	case <-time.After(endWithin):
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/backoff"
 	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/runtime/syncs"
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
@@ -158,10 +159,7 @@ func (l *Log) enqueue(e *Entry) (late bool) {
 	}
 	l.queue = append(l.queue, *e)
 	l.shares.Adopt(e.Tenant)
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
+	syncs.Offer(l.wake, struct{}{})
 	return false
 }
 

@@ -202,8 +202,8 @@ func (c *Coordinator) judge(position int, x runtime.Execution) (outcome runtime.
 
 // failed returns how the batch ends if an execution can't be started.
 func (c *Coordinator) failed(err error) (outcome runtime.BatchOutcome, message string) {
-	var typed *runtime.Error
-	if !errors.As(err, &typed) || typed.Code == runtime.CodeInternal {
+	typed, ok := errors.AsType[*runtime.Error](err)
+	if !ok || typed.Code == runtime.CodeInternal {
 		c.host.Logger.Error("a case could not be started", zap.String("batch", string(c.Batch().ID)), zap.Error(err))
 		return runtime.BatchFailed, "a case could not be started: see the server's log for the reason"
 	}
@@ -213,15 +213,7 @@ func (c *Coordinator) failed(err error) (outcome runtime.BatchOutcome, message s
 	return runtime.BatchFailed, "a case could not be started: " + typed.Message
 }
 
-// isCancelled reports whether the batch was cancelled; it doesn't block.
-func (c *Coordinator) isCancelled() bool {
-	select {
-	case <-c.cancelled:
-		return true
-	default:
-		return false
-	}
-}
+func (c *Coordinator) isCancelled() bool { return syncs.Closed(c.cancelled) }
 
 // cancelledOutcome returns how a cancelled batch ends.
 func (c *Coordinator) cancelledOutcome() (outcome runtime.BatchOutcome, message string) {

@@ -35,15 +35,13 @@ const pause = 10 * time.Millisecond
 
 // Lock is like [TryLock] but retries until ctx ends; then it returns the last error.
 func Lock(ctx context.Context, file *os.File) error {
-	tick := time.NewTicker(pause)
-	defer tick.Stop()
-	for {
+	for tick := time.Tick(pause); ; {
 		err := TryLock(file)
 		if !errors.Is(err, ErrLocked) {
 			return err
 		}
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-ctx.Done():
 			return err
 		}

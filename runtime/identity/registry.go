@@ -163,11 +163,10 @@ const followEvery = 2 * time.Second
 // changes. It returns ctx's cause if ctx ends first. While the store is unreadable, everything
 // stays as it was.
 func (b *Registry) Follow(ctx context.Context, leads <-chan struct{}) error {
-	ticker := time.NewTicker(followEvery)
-	defer ticker.Stop()
+	tick := time.Tick(followEvery)
 	for failing := false; ; {
 		select {
-		case <-ticker.C:
+		case <-tick:
 			err := b.Load(ctx)
 			if err != nil && !failing && ctx.Err() == nil {
 				b.logger.Warn("tokens are unreadable; a token revoked meanwhile stays valid until they are readable again", zap.Error(err))
@@ -200,11 +199,9 @@ const (
 // Run stores the last uses of tokens regularly, and deletes tokens that ended long ago, until ctx
 // ends. It returns ctx's cause.
 func (b *Registry) Run(ctx context.Context) error {
-	ticker := time.NewTicker(flushEvery)
-	defer ticker.Stop()
-	for {
+	for tick := time.Tick(flushEvery); ; {
 		select {
-		case <-ticker.C:
+		case <-tick:
 			b.flush(ctx)
 			b.forget(ctx, b.clock.Now())
 		case <-ctx.Done():

@@ -29,16 +29,14 @@ type roomRequest struct {
 // each tick and of each request is bounded. Call it once, after PutBack and Count.
 func (d *Dir) Collect(ctx context.Context) {
 	d.sweepFailed(ctx, d.removeLogs(ctx))
-	tick := time.NewTicker(collectEvery)
-	defer tick.Stop()
-	for {
+	for tick := time.Tick(collectEvery); ; {
 		select {
 		case <-ctx.Done():
 			return
 		case r := <-d.room:
 			d.sweepFailed(ctx, d.sweep(ctx, r.bytes))
 			close(r.done)
-		case <-tick.C:
+		case <-tick:
 			d.sweepFailed(ctx, errors.Join(d.sweep(ctx, 0), d.boundOrphans(), d.store.Shrink(ctx)))
 		}
 	}

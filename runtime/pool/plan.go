@@ -121,13 +121,7 @@ func leastUseful(spec Spec, have []Member) []Member {
 		}
 	}
 	slices.SortFunc(members, func(a, b Member) int {
-		if a.State != b.State {
-			if a.State == runtime.RunnerStarting {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Compare(b.ID, a.ID)
+		return cmp.Or(cmp.Compare(b.State, a.State), cmp.Compare(b.ID, a.ID)) // STARTING is after IDLE in the alphabet
 	})
 	return members
 }

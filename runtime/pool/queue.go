@@ -65,14 +65,6 @@ func (q *queue) serve(w *waiter) {
 	q.remove(w)
 }
 
-func (q *queue) pop() *waiter {
-	w := q.next()
-	if w != nil {
-		q.serve(w)
-	}
-	return w
-}
-
 // alone reports whether w is its tenant's only waiting claim.
 func (w *waiter) alone() bool {
 	return w.caller != nil && w.tenant.Queue.Len() == 1 && w.caller.Queue.first == w.caller.Queue.last

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/backoff"
+	"github.com/rockpool/rockpool/runtime/syncs"
 )
 
 const (
@@ -57,12 +58,7 @@ func (r *RoomMaker) Run(ctx context.Context) {
 }
 
 // Lacks reports that waiting claims lack room. It never blocks.
-func (r *RoomMaker) Lacks() {
-	select {
-	case r.lacking <- struct{}{}:
-	default:
-	}
-}
+func (r *RoomMaker) Lacks() { syncs.Offer(r.lacking, struct{}{}) }
 
 // giveWay makes idle runners of other pools give way to waiting claims that lack room. It reports
 // whether any claim lacks room, and whether a runner gave way. Pools that have waiting claims themselves
