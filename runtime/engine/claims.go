@@ -306,9 +306,7 @@ func (e *Engine) touch(ctx context.Context, id runtime.RunnerID) (runtime.Runner
 func (call *pendingClaim) await(ctx context.Context, first bool, deadline time.Time) error {
 	var late <-chan time.Time
 	if !first {
-		timer := time.NewTimer(time.Until(deadline))
-		defer timer.Stop()
-		late = timer.C
+		late = time.After(time.Until(deadline))
 	}
 	var queued <-chan struct{}
 	for {

@@ -139,7 +139,7 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 	})
 	e.rooms = pool.NewRoomMaker(cluster, func() []*pool.Pool { all, _ := e.environments.Pools(); return all })
 	e.files = files.New(reach{e}, config.Memory)
-	e.tickets = ticket.New(ticket.Options{Spawn: e.jobs.Add, Release: e.releaseUnseen, Memory: config.Memory, Grace: config.Grace})
+	e.tickets = ticket.New(ticket.Options{Spawn: e.jobs.Add, Release: e.releaseUnused, Memory: config.Memory, Grace: config.Grace})
 	e.logs = logdir.New(filepath.Join(config.Dir, "output"), logdir.Options{
 		Clock: e.clock, Store: store, Logger: config.Logger, Keep: config.Keep, KeepBytes: config.KeepBytes, Failing: func(err error) { e.health.RetentionFails(err) },
 	})

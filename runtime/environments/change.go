@@ -11,6 +11,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/request"
+	"github.com/rockpool/rockpool/runtime/syncs"
 )
 
 // maxEnvironments bounds a tenant's environments: each has a pool, and lists contain all of them.
@@ -78,7 +79,7 @@ func (r *Registry) put(ctx context.Context, p access.Principal, in request.Envir
 		kept.Free()
 		if err == nil {
 			err = r.setEnvironment(ctx, env)
-			r.keepEnvironment(env)
+			r.keep(env)
 			return env, !exists, err
 		}
 		undo()
@@ -116,12 +117,7 @@ func (r *Registry) Follow(ctx context.Context, ready <-chan struct{}) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	watching.Go(func() {
-		_ = cluster.WatchEnvironments(ctx, func() { // until ctx ends
-			select {
-			case due <- struct{}{}:
-			default:
-			}
-		})
+		_ = cluster.WatchEnvironments(ctx, func() { syncs.Offer(due, struct{}{}) }) // until ctx ends
 	})
 	for {
 		select {
@@ -184,13 +180,8 @@ func (r *Registry) adoptEnvironments(ctx context.Context) error {
 
 // adoptEnvironment counts an environment that is stored already.
 func (r *Registry) adoptEnvironment(env runtime.Environment) {
-	r.keepEnvironment(env)
+	r.keep(env)
 	r.Usage.AdoptReserved(env)
-}
-
-// keepEnvironment replaces the memory of an environment.
-func (r *Registry) keepEnvironment(env runtime.Environment) {
-	r.keep(env.ID, r.Memory.Adopt(env.Tenant, bytesOf(env)))
 }
 
 // emptyPool makes the pool of a deleted environment remove its runners. p may be nil.

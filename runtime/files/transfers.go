@@ -101,8 +101,7 @@ func (a *Access) UploadFile(ctx context.Context, id runtime.RunnerID, path strin
 		}
 		return err
 	})
-	var broken *agent.ContentError
-	if errors.As(err, &broken) {
+	if broken, ok := errors.AsType[*agent.ContentError](err); ok {
 		return runtime.File{}, contentError(broken)
 	}
 	if err != nil {
@@ -136,8 +135,7 @@ func (r *boundedReader) Read(p []byte) (int, error) {
 
 // contentError returns why an upload's content could not be read. A runtime.Error is returned unchanged.
 func contentError(broken *agent.ContentError) error {
-	var typed *runtime.Error
-	if errors.As(broken.Err, &typed) {
+	if typed, ok := errors.AsType[*runtime.Error](broken.Err); ok {
 		return typed
 	}
 	return &runtime.Error{Code: runtime.CodeInvalidInput, Field: "file", Message: "the upload ended early; nothing was changed", Err: broken}

@@ -37,12 +37,14 @@ func (a *Account) set(q runtime.Quotas) {
 	}
 }
 
-// Acquire takes n units. It returns QUOTA_EXCEEDED, and takes nothing, if that would exceed the limit.
-func (a *Account) Acquire(r Resource, n int64) error {
-	var some Amounts
+// only returns n of one resource.
+func only(r Resource, n int64) (some Amounts) {
 	some[r] = n
-	return a.AcquireAll(some)
+	return some
 }
+
+// Acquire takes n units. It returns QUOTA_EXCEEDED, and takes nothing, if that would exceed the limit.
+func (a *Account) Acquire(r Resource, n int64) error { return a.AcquireAll(only(r, n)) }
 
 // AcquireAll takes some of several resources, or nothing. It returns QUOTA_EXCEEDED for the first whose
 // limit would be exceeded. Amounts that aren't positive fit even if a lowered limit is exceeded.
@@ -75,11 +77,7 @@ func (a *Account) AdoptAll(some Amounts) {
 }
 
 // Adopt takes n units even beyond the limit, for what a starting server finds in use.
-func (a *Account) Adopt(r Resource, n int64) {
-	var some Amounts
-	some[r] = n
-	a.AdoptAll(some)
-}
+func (a *Account) Adopt(r Resource, n int64) { a.AdoptAll(only(r, n)) }
 
 // Room returns what Acquire of one unit would return, and takes nothing.
 func (a *Account) Room(r Resource) error {
@@ -112,11 +110,7 @@ func (a *Account) Pend(n int64) {
 }
 
 // Release releases n units, which may admit waiting callers. Releasing more than are taken does nothing.
-func (a *Account) Release(r Resource, n int64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.put(r, n)
-}
+func (a *Account) Release(r Resource, n int64) { a.ReleaseAll(only(r, n)) }
 
 // ReleaseAll releases some of several resources.
 func (a *Account) ReleaseAll(some Amounts) {
@@ -151,12 +145,10 @@ func (a *Account) Wait(ctx context.Context, r Resource, longest time.Duration) e
 	place := a.waiting[r].PushBack(served)
 	a.serve(r)
 	a.mu.Unlock()
-	late := time.NewTimer(longest)
-	defer late.Stop()
 	select {
 	case <-served:
 		return nil
-	case <-late.C:
+	case <-time.After(longest):
 	case <-ctx.Done():
 	}
 	a.mu.Lock()
