@@ -109,7 +109,6 @@ func Anonymous() Principal {
 	return Principal{Kind: KindAnonymous, Name: "anonymous", Role: Admin, AllTenants: true}
 }
 
-// key is the context key of the principal.
 type key struct{}
 
 // With returns a context with the principal p.
@@ -159,7 +158,6 @@ func (p Principal) Allow(name Operation) error {
 	return nil
 }
 
-// join lists rights for an error message.
 func join(rights []Right) string {
 	names := make([]string, len(rights))
 	for i, r := range rights {

@@ -21,7 +21,6 @@ import (
 // PoolComponent is the prefix of the names of pools among the components.
 const PoolComponent = "pool "
 
-// healthWithin bounds how long Health waits for the cluster.
 const healthWithin = 5 * time.Second
 
 // A Health is the state of the server and of its components.
@@ -95,7 +94,6 @@ func NewMonitor(sources Sources) *Monitor {
 	return &Monitor{sources: sources, parts: map[string]ComponentHealth{}}
 }
 
-// note records a component's state.
 func (m *Monitor) note(name string, status HealthStatus, message string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -210,7 +208,6 @@ func (m *Monitor) inspect(ctx context.Context, attacks *health.AttackRun) ([]Com
 	return append(found, m.sources.Pools()...), attacks
 }
 
-// clusterHealth returns the cluster's status as that of a component.
 func (m *Monitor) clusterHealth(ctx context.Context) (HealthStatus, string) {
 	status, err := m.sources.Cluster(ctx)
 	switch {

@@ -38,14 +38,12 @@ type line struct {
 	Detail  map[string]string `json:"detail,omitempty"`
 }
 
-// A lineActor is the actor of an entry.
 type lineActor struct {
 	Kind ActorKind `json:"kind"`
 	ID   string    `json:"id,omitempty"`
 	Name string    `json:"name,omitempty"`
 }
 
-// A lineObject is the object of an entry.
 type lineObject struct {
 	Kind string `json:"kind,omitempty"`
 	ID   string `json:"id,omitempty"`
@@ -72,7 +70,6 @@ func (e Entry) row() (store.AuditRow, error) {
 	return store.AuditRow{ID: e.ID, At: e.At, Tenant: e.Tenant, Actor: e.Actor.key(), Action: e.Action, Object: e.ObjectID, Failed: e.Outcome != OK, Value: value}, err
 }
 
-// entryOf returns the entry of a row.
 func entryOf(r store.AuditRow) Entry {
 	var l line
 	if err := json.Unmarshal(r.Value, &l); err != nil {

@@ -17,7 +17,6 @@ const (
 	endWithin  = time.Second // how long end waits for them
 )
 
-// errSlow reports that the queue of lines is full.
 var errSlow = errors.New("copy the audit log: the file or stream accepts lines too slowly, so lines are missing in the copy; the database has all of them")
 
 // lines copies entries to a file or a stream, one per line. The copy misses entries that can't be

@@ -306,7 +306,6 @@ func (l *Log) close() {
 	l.closed = true
 }
 
-// storeSome stores the first entries of the queue in one attempt.
 func (l *Log) storeSome(ctx context.Context) (stored int, err error) {
 	l.mu.Lock()
 	// Only this goroutine removes entries, so the slice stays valid without the lock.
@@ -332,7 +331,6 @@ func (l *Log) storeSome(ctx context.Context) (stored int, err error) {
 	return len(some), nil
 }
 
-// recordAttempt records the result of an attempt.
 func (l *Log) recordAttempt(stored int, err error) {
 	if stored > 0 || err != nil {
 		l.report(storing, err)

@@ -172,7 +172,6 @@ func (c *Coordinator) step(ctx context.Context, position int) (x runtime.Executi
 	return c.host.Await(ctx, x.ID, c.cancelled)
 }
 
-// begin has the host begin the execution at a position, and records it in the batch.
 func (c *Coordinator) begin(ctx context.Context, position int) (runtime.Execution, error) {
 	b := c.Batch()
 	x, err := c.host.Begin(ctx, b, c.caller, b.First()+position, c.cancelled)
@@ -200,7 +199,6 @@ func (c *Coordinator) judge(position int, x runtime.Execution) (outcome runtime.
 	return "", ""
 }
 
-// failed returns how the batch ends if an execution can't be started.
 func (c *Coordinator) failed(err error) (outcome runtime.BatchOutcome, message string) {
 	typed, ok := errors.AsType[*runtime.Error](err)
 	if !ok || typed.Code == runtime.CodeInternal {
@@ -215,12 +213,10 @@ func (c *Coordinator) failed(err error) (outcome runtime.BatchOutcome, message s
 
 func (c *Coordinator) isCancelled() bool { return syncs.Closed(c.cancelled) }
 
-// cancelledOutcome returns how a cancelled batch ends.
 func (c *Coordinator) cancelledOutcome() (outcome runtime.BatchOutcome, message string) {
 	return runtime.BatchCancelled, c.why
 }
 
-// began publishes the execution at a position.
 func (c *Coordinator) began(position int, x runtime.Execution) {
 	state, _ := c.state.Get()
 	if position < len(state.Executions) {
@@ -234,7 +230,6 @@ func (c *Coordinator) began(position int, x runtime.Execution) {
 	c.state.Set(&next)
 }
 
-// ended publishes the end of the execution at a position.
 func (c *Coordinator) ended(position int, x runtime.Execution) {
 	state, _ := c.state.Get()
 	next := *state

@@ -18,14 +18,12 @@ import (
 // maxBatches bounds the unfinished batches of all tenants together; one tenant gets at most half.
 const maxBatches = 512
 
-// batchTable has the batches that haven't ended.
 type batchTable struct {
 	mu     sync.Mutex // guards the fields below
 	byID   map[runtime.BatchID]coordinated
 	shares quota.Bound
 }
 
-// A coordinated batch is an unfinished batch with its memory.
 type coordinated struct {
 	by   *batch.Coordinator
 	kept *quota.Kept
@@ -50,7 +48,6 @@ func (all *batchTable) add(c *batch.Coordinator, kept *quota.Kept, recalled bool
 	return nil
 }
 
-// remove unregisters a batch.
 func (all *batchTable) remove(b runtime.Batch) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -70,7 +67,6 @@ func (all *batchTable) get(id runtime.BatchID) *batch.Coordinator {
 // is BATCH_NOT_FOUND. Methods with a [runtime.Batch] check nothing: it must come from a call that did.
 type Batches struct{ e *Engine }
 
-// batch returns a batch as the object of an operation.
 func (e *Engine) batch(ctx context.Context, id runtime.BatchID) audit.Object {
 	return audit.Object{Kind: audit.OfBatch, ID: string(id), Find: func(p access.Principal) (runtime.TenantID, error) {
 		b, err := e.findBatch(ctx, id)
@@ -299,7 +295,6 @@ func (s *Batches) Cancel(ctx context.Context, id runtime.BatchID) (runtime.Batch
 	})
 }
 
-// wasCancelled is the message of a batch that a caller cancelled.
 const wasCancelled = "it was cancelled"
 
 // cancelBatch is Batches.Cancel for the server itself. message becomes the batch's.

@@ -130,7 +130,6 @@ func (e *Engine) beginCase(ctx context.Context, b runtime.Batch, caller string, 
 	return x, err
 }
 
-// readStep returns what is stored about one case, and about all cases of its batch.
 func (e *Engine) readStep(ctx context.Context, id runtime.BatchID, number int) (step batch.Step, shared batch.Shared, err error) {
 	rawStep, rawShared, err := e.store.BatchStep(ctx, id, number)
 	if err != nil {

@@ -290,7 +290,6 @@ func (e *Engine) watch(ctx context.Context) {
 	})
 }
 
-// newPool returns the function that makes the pool of an environment.
 func (e *Engine) newPool(alert pool.AlertRule) func(runtime.Environment, []runtime.Runner, map[runtime.RunnerID]int) *pool.Pool {
 	return func(env runtime.Environment, known []runtime.Runner, busy map[runtime.RunnerID]int) *pool.Pool {
 		return pool.New(env, known, pool.Options{

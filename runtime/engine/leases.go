@@ -16,10 +16,8 @@ type leases struct {
 	byID map[string]*lease
 }
 
-// newLeases returns leases without any.
 func newLeases() *leases { return &leases{byID: map[string]*lease{}} }
 
-// A lease is one that hasn't ended.
 type lease struct {
 	left  int // steps
 	step  time.Duration

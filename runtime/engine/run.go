@@ -157,7 +157,6 @@ func (e *Engine) claimAnd(ctx context.Context, in request.Run, claim pool.Claim,
 	return x, nil
 }
 
-// claimAndStart claims a runner, starts a command there, and starts feeding its stdin.
 func (e *Engine) claimAndStart(ctx context.Context, in request.Run, claim pool.Claim, start request.Start, x runtime.Execution) (runtime.Execution, error) {
 	return e.claimAnd(ctx, in, claim, func(runner runtime.RunnerID) (runtime.Execution, error) {
 		x := x

@@ -93,7 +93,6 @@ func (r *Registry) put(ctx context.Context, p access.Principal, in request.Envir
 	}
 }
 
-// setEnvironment serves a stored environment.
 func (r *Registry) setEnvironment(ctx context.Context, env runtime.Environment) error {
 	p := r.serve(env)
 	if p != nil && p.SetEnvironment(ctx, env) == nil {

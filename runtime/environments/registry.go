@@ -89,7 +89,6 @@ func (r *Registry) All() []runtime.Environment {
 	return all
 }
 
-// of returns how many environments a tenant has.
 func (r *Registry) of(id runtime.TenantID) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -291,7 +290,6 @@ func (r *Registry) health(id runtime.EnvironmentID) activity.ComponentHealth {
 	return c
 }
 
-// alert returns the alert of an environment's pool; it is zero if there is none.
 func (r *Registry) alert(id runtime.EnvironmentID) (alert runtime.PoolAlert) {
 	if p := r.Pool(id); p != nil {
 		alert, _ = p.WatchAlert()

@@ -137,7 +137,7 @@ func (r *Reader) Until(cursor string) {
 
 // At returns the cursor after the last event. Before the first event it returns a cursor after
 // Started, so a reader opened there doesn't get Started.
-func (r *Reader) At() string { return r.at.encode() }
+func (r *Reader) At() string { return r.at.String() }
 
 // Close closes the log.
 func (r *Reader) Close() error { return r.log.Close() }
@@ -180,7 +180,7 @@ func (r *Reader) TryNext() (Event, error) {
 		}
 		r.at.started = true
 		if !x.Marks.StartedAt.IsZero() { // otherwise it ended without starting
-			return Event{Kind: Started, Cursor: r.at.encode(), At: x.Marks.StartedAt}, nil
+			return Event{Kind: Started, Cursor: r.at.String(), At: x.Marks.StartedAt}, nil
 		}
 	}
 	record, err := r.log.Peek()
@@ -219,7 +219,7 @@ func (r *Reader) resized(began time.Time) (Event, error) {
 		return Event{}, err
 	}
 	r.at.position = r.log.Position()
-	return Event{Kind: Resized, Cursor: r.at.encode(), At: began.Add(record.Since), Size: record.Size}, nil
+	return Event{Kind: Resized, Cursor: r.at.String(), At: began.Add(record.Since), Size: record.Size}, nil
 }
 
 // output returns the event of the next record, joined with following records of the same stream that are
@@ -253,7 +253,7 @@ func (r *Reader) output(began time.Time) (Event, error) {
 	}
 	r.at.position = r.log.Position()
 	event.Begun, event.Cut = r.at.begun.Add(event.Stream, event.Data)
-	event.Cursor = r.at.encode()
+	event.Cursor = r.at.String()
 	return event, nil
 }
 
@@ -262,7 +262,7 @@ func (r *Reader) unfinished(at time.Time) (event Event, ok bool) {
 	for i, begun := range r.at.begun {
 		if begun != "" {
 			r.at.begun[i] = ""
-			return Event{Kind: Output, Cursor: r.at.encode(), At: at, Stream: runtime.Stream(i + 1), Data: []byte{}, Begun: begun}, true
+			return Event{Kind: Output, Cursor: r.at.String(), At: at, Stream: runtime.Stream(i + 1), Data: []byte{}, Begun: begun}, true
 		}
 	}
 	return Event{}, false
@@ -275,7 +275,7 @@ func (r *Reader) lost(until int64, behind bool) Event {
 	until = min(until, same)
 	event := Event{Kind: Lost, At: time.Now(), Bytes: until - r.at.offset, Cause: cause, Reason: reasons[cause]}
 	r.at.offset = until
-	event.Cursor = r.at.encode()
+	event.Cursor = r.at.String()
 	return event
 }
 
@@ -290,5 +290,5 @@ func (r *Reader) end() (Event, error) {
 		return r.lost(x.Usage.OutputBytes, true), nil
 	}
 	r.finished = true
-	return Event{Kind: Finished, Cursor: r.at.encode(), At: x.Marks.FinishedAt, Execution: x}, nil
+	return Event{Kind: Finished, Cursor: r.at.String(), At: x.Marks.FinishedAt, Execution: x}, nil
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/rockpool/rockpool/runtime/output"
 )
 
-// A lineQuery selects lines.
 type lineQuery struct {
 	From       int64          // number of the first line, at least 1
 	Skip       int64          // lines of the stream to skip first
@@ -39,7 +38,6 @@ type LinePage struct {
 	Cursor   string             // after everything counted; set by Service.Lines
 }
 
-// A lineSource is the log of one execution.
 type lineSource struct {
 	ID     runtime.ExecutionID
 	Tenant runtime.TenantID
@@ -71,7 +69,6 @@ const (
 	maxTenantIndexes = 8
 )
 
-// newLineCache returns an empty lineCache.
 func newLineCache() *lineCache {
 	return &lineCache{
 		slots: fairqueue.NewTenantSlots(max(1, goruntime.GOMAXPROCS(0)/2), 1),
@@ -146,7 +143,6 @@ func (c *lineCache) Read(ctx context.Context, source lineSource, q lineQuery) (p
 // lastTurns is how many turns a call for the last lines takes at most, to count up to the end.
 const lastTurns = 256
 
-// forget deletes the kept places of an execution.
 func (c *lineCache) forget(id runtime.ExecutionID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -33,7 +33,6 @@ type Line struct {
 	Cause runtime.LossCause // of lost bytes: why the first of them were lost
 }
 
-// A collector is the sink that builds a page.
 type collector struct {
 	lineQuery
 	match  *matcher

@@ -22,7 +22,6 @@ type LineQuery struct {
 	MatchCase  bool
 }
 
-// maxContaining bounds a searched text.
 const maxContaining = 1000 // bytes
 
 // parse validates q and fills in its defaults.

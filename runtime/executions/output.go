@@ -11,7 +11,6 @@ import (
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
-// maxPageBytes bounds the data of a page of output.
 const maxPageBytes = 16 << 20
 
 // Output opens a page of the output that exists after a cursor, of about maxBytes; see

@@ -102,10 +102,7 @@ func (a *Access) UpdateFiles(ctx context.Context, id runtime.RunnerID, field str
 // MoveFile renames an entry of a claimed runner atomically, and returns it at its new path. It
 // doesn't replace an existing entry: that is FILE_ERROR. Protected is as in an [Update].
 func (a *Access) MoveFile(ctx context.Context, id runtime.RunnerID, from, to string, protected bool) (moved runtime.File, err error) {
-	if err := validateTarget("from", from); err != nil {
-		return runtime.File{}, err
-	}
-	if err := validateTarget("to", to); err != nil {
+	if err := cmp.Or(validateTarget("from", from), validateTarget("to", to)); err != nil {
 		return runtime.File{}, err
 	}
 	err = a.use(ctx, id, func(conn net.Conn) error {

@@ -34,7 +34,6 @@ func (a *Access) OpenFile(ctx context.Context, id runtime.RunnerID, path string,
 	return at(id, path, info), &download{access: a, id: id, content: content, done: done}, nil
 }
 
-// A download is the content that OpenFile returns.
 type download struct {
 	access  *Access
 	id      runtime.RunnerID

@@ -72,7 +72,6 @@ type Registry struct {
 	tenants map[runtime.TenantID]runtime.Tenant
 }
 
-// A liveToken is a token with the context that ends with it.
 type liveToken struct {
 	access.Token
 	ended context.Context // ends with the token; its cause says why

@@ -19,7 +19,6 @@ type orphans struct {
 	dirs []*orphaned
 }
 
-// An orphaned is one directory of orphaned output.
 type orphaned struct {
 	path  string
 	at    time.Time

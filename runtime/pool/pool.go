@@ -213,7 +213,6 @@ func (p *Pool) Renew(ctx context.Context, id runtime.RunnerID) (runtime.Runner, 
 	})
 }
 
-// use changes a claimed runner's number of uses, and renews the claim.
 func (p *Pool) use(ctx context.Context, id runtime.RunnerID, change int) (runtime.Runner, error) {
 	if ctx.Err() != nil {
 		return runtime.Runner{}, context.Cause(ctx)

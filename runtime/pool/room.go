@@ -78,7 +78,6 @@ func (r *RoomMaker) giveWay(ctx context.Context) (lacking, gave bool) {
 	return len(lacks) > 0, yieldTo(ctx, lacks, others)
 }
 
-// lackOf returns what each of these runners lacks now.
 func (r *RoomMaker) lackOf(ctx context.Context, of runtime.EnvironmentID, lacking []runtime.RunnerID) (all []runtime.Resources) {
 	runners, err := r.cluster.Runners(ctx, of)
 	if err != nil {

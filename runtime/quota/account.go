@@ -37,7 +37,6 @@ func (a *Account) set(q runtime.Quotas) {
 	}
 }
 
-// only returns n of one resource.
 func only(r Resource, n int64) (some Amounts) {
 	some[r] = n
 	return some
@@ -218,7 +217,6 @@ func (a *Account) turn(now time.Time) {
 	}
 }
 
-// usage returns what the tenant uses now, with its limits.
 func (a *Account) usage() Usage {
 	a.mu.Lock()
 	defer a.mu.Unlock()

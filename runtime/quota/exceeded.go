@@ -7,7 +7,6 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// messages say what is used, and the limit.
 var messages = [quotas]string{
 	Runners:       "tenant %s holds %d of at most %d runners",
 	Waiting:       "tenant %s has %d of at most %d waiting claims",

@@ -70,7 +70,6 @@ type Amount struct {
 // limits are the limits of all quotas, or unlimited.
 type limits [quotas]int64
 
-// unlimited is the limit of a quota that isn't set.
 const unlimited = -1
 
 // limitsOf returns quotas as limits; a quota that isn't set is unlimited.
@@ -93,7 +92,6 @@ func limitsOf(q runtime.Quotas) (all limits) {
 // reached reports whether used leaves no room for one more.
 func (l *limits) reached(r Resource, used int64) bool { return l[r] != unlimited && used >= l[r] }
 
-// amount returns what is used of a resource, with its limit if it has one.
 func (l *limits) amount(r Resource, used int64) Amount {
 	if l[r] == unlimited {
 		return Amount{Used: used}

@@ -33,7 +33,6 @@ func (w *window) forget(now time.Duration) {
 	}
 }
 
-// add adds a claim.
 func (w *window) add(now time.Duration, limit int64) {
 	if limit == unlimited && w.len() == mostUnlimited {
 		w.old++

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"strings"
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -61,7 +60,7 @@ func (in Claim) ParsePart() (pool.Claim, error) {
 		bounded(&claim.Claim.InactivityTimeout, "inactivityTimeout", in.InactivityTimeout, time.Second, 0, int64(maxInactivity/time.Second), "seconds"),
 		bounded(&claim.WaitFor, "waitFor", in.WaitFor, time.Second, 0, int64(MaxWait/time.Second), "seconds"),
 		runtime.ValidateLabels(in.Labels),
-		validateKey(in.Key),
+		text("idempotencyKey", in.Key, maxKeyBytes),
 	)
 	if err != nil {
 		return claim, err
@@ -73,14 +72,6 @@ func (in Claim) ParsePart() (pool.Claim, error) {
 		Labels      []runtime.Label
 	}{in.EnvironmentID, claim.Claim.InactivityTimeout, in.Labels})
 	return claim, nil
-}
-
-// validateKey checks an idempotency key; "" means none.
-func validateKey(key string) error {
-	if len(key) > maxKeyBytes || strings.ContainsRune(key, 0) {
-		return runtime.Invalid("idempotencyKey", "must be at most %d bytes without NUL", maxKeyBytes)
-	}
-	return nil
 }
 
 // Digest returns a fingerprint of a request that is made with an idempotency key.

@@ -3,7 +3,6 @@ package request
 import (
 	"cmp"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -19,7 +18,6 @@ const (
 	maxCommandArgs  = 4096
 )
 
-// minLease bounds a lease.
 const minLease = 10 * time.Second
 
 // A Start requests a command in a claimed runner. Exactly one of Command and Shell is set.
@@ -85,7 +83,7 @@ func (in Start) Execution() (runtime.Execution, error) {
 		bounded(&x.Limits.OpenFiles, "limits.openFiles", in.OpenFiles, 1, runtime.MinOpenFiles, runtime.MaxOpenFiles, "files"),
 		bounded(&x.Limits.FileSize, "limits.fileSize", in.FileSize, 1, 1, runtime.MaxFileSize, "bytes"),
 		bounded(&outputLimit, "limits.outputBytes", in.OutputLimit, 1, runtime.MinOutputLimit, runtime.MaxOutputLimit, "bytes"),
-		validateKey(in.Key),
+		text("idempotencyKey", in.Key, maxKeyBytes),
 	)
 	if err != nil {
 		return x, err
@@ -116,7 +114,6 @@ func CheckTerminal(prefix string, size *runtime.TerminalSize) error {
 	)
 }
 
-// command returns the argv that a client requested.
 func command(argv []string, script *string) ([]string, error) {
 	switch {
 	case script != nil && argv != nil:
@@ -128,7 +125,7 @@ func command(argv []string, script *string) ([]string, error) {
 	case script != nil && *script == "":
 		return nil, runtime.Invalid("shell", "must not be empty")
 	case script != nil:
-		if err := argument("shell", *script); err != nil {
+		if err := text("shell", *script, maxArgBytes); err != nil {
 			return nil, err
 		}
 		return []string{runtime.Shell, "-c", *script}, nil
@@ -138,7 +135,7 @@ func command(argv []string, script *string) ([]string, error) {
 	}
 	total := 0
 	for i, arg := range argv {
-		if err := argument(fmt.Sprintf("command.%d", i), arg); err != nil {
+		if err := text(fmt.Sprintf("command.%d", i), arg, maxArgBytes); err != nil {
 			return nil, err
 		}
 		total += len(arg)
@@ -147,14 +144,6 @@ func command(argv []string, script *string) ([]string, error) {
 		return nil, runtime.Invalid("command", "must be at most %d bytes in total, not %d", maxCommandBytes, total)
 	}
 	return argv, nil
-}
-
-// argument checks one argument of a command. Errors name field.
-func argument(field, arg string) error {
-	if len(arg) > maxArgBytes || strings.ContainsRune(arg, 0) {
-		return runtime.Invalid(field, "must be at most %d bytes without NUL", maxArgBytes)
-	}
-	return nil
 }
 
 // A Stdin is data for a running command's stdin.

@@ -60,7 +60,6 @@ func (s *Session) compare(ctx context.Context, x *runtime.Execution) error {
 	return nil
 }
 
-// errNotStored is the message of a comparison without its expected output.
 var errNotStored = errors.New("the expected output is no longer stored")
 
 // difference reads the log and the expected output. lost is how many bytes of both streams the log lacks.

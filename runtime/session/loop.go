@@ -69,7 +69,6 @@ type kill struct {
 	timedOut bool            // the deadline passed: the runner is being removed
 }
 
-// A runnerExit is when and why the runner ended.
 type runnerExit struct {
 	at     time.Time
 	reason runtime.GoneReason // "" means it exists

@@ -24,7 +24,6 @@ type AuditRow struct {
 	Value  []byte
 }
 
-// auditColumns is the number of an AuditRow's fields.
 const auditColumns = 8
 
 // MostAuditRows bounds the rows of one AppendAudit.

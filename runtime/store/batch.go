@@ -18,7 +18,6 @@ type BatchStep struct {
 	Expected []byte // output, see ExpectedOutput
 }
 
-// expectedPart is the size of the parts of an expected output.
 const expectedPart = 64 << 10
 
 // AddBatch stores a new batch with what its owner needs: start, shared by all its executions, and

@@ -8,7 +8,6 @@ import (
 	"github.com/rockpool/rockpool/runtime/store/database"
 )
 
-// keepDays is how many days of tenants' usage are kept.
 const keepDays = 400
 
 // A TenantDay is the usage of a tenant's executions that ended on one day (UTC).

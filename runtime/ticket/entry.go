@@ -193,7 +193,6 @@ func (t *entry) polled() {
 	}
 }
 
-// watching changes the number of a ticket's watchers by more.
 func (r *Registry) watching(t *entry, more int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

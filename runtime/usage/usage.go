@@ -48,7 +48,6 @@ type question struct {
 	again  time.Time     // when the agent may be asked again
 }
 
-// An answer is an agent's answer; a zero time: none.
 type answer struct {
 	usage agent.Usage
 	at    time.Time

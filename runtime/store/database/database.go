@@ -53,7 +53,6 @@ type backend interface {
 	close() error
 }
 
-// start starts the writer of a newly opened database. Close waits for it.
 func (d *DB) start() *DB {
 	d.queue, d.closed = make(chan write), make(chan struct{})
 	d.check = syncs.NewProbe(d.tryWrite)

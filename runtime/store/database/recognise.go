@@ -17,7 +17,6 @@ import (
 //go:embed migrations/*/*.sql
 var migrations embed.FS
 
-// migrator returns the provider that brings a database's schema up to date.
 func migrator(dialect goose.Dialect, db *sql.DB, options ...goose.ProviderOption) (*goose.Provider, error) {
 	directory := map[goose.Dialect]string{goose.DialectSQLite3: "migrations/sqlite", goose.DialectPostgres: "migrations/postgres"}[dialect]
 	files, err := fs.Sub(migrations, directory)
@@ -111,7 +110,6 @@ func quickCheck(ctx context.Context, db *sql.DB) error {
 	return err
 }
 
-// errDamaged says that a check found damage.
 var errDamaged = errors.New("the check of the database failed")
 
 func isDamage(err error) bool {

@@ -126,7 +126,6 @@ func (c connector) Connect(context.Context) (driver.Conn, error) {
 
 func (c connector) Driver() driver.Driver { return c.sqlite }
 
-// recovers is advice for a damaged database.
 const recovers = "or save what is readable (sqlite3 rockpool.db .recover | sqlite3 new.db)"
 
 // examine returns the version of the file's schema, and an error if it isn't a sound file of this program.
@@ -161,7 +160,6 @@ func protect(path string) error {
 	return nil
 }
 
-// remember records which files are open.
 func (d *sqliteDB) remember(path string) error {
 	for _, path := range []string{path, path + "-wal"} {
 		info, err := os.Stat(path)
@@ -247,7 +245,6 @@ func (d *sqliteDB) damaged(err error) error {
 	return fmt.Errorf("the database %s is damaged: stop the server, and restore the database from its backup, %s: %w", d.files[0].path, recovers, err)
 }
 
-// stalls returns the message about a database that stores nothing.
 func (*sqliteDB) stalls() string {
 	return "the database has stored nothing for 4 s: the disk stalls, or another program has locked the database (fuser -v shows the programs that have it open)"
 }

@@ -44,7 +44,6 @@ func (t *Tx) Each(each func(scan func(into ...any) error) error, text string, ar
 	return eachOf(rows, err, each)
 }
 
-// statements are the compiled statements of the writer.
 type statements struct {
 	known  map[string]*sql.Stmt // by text
 	wanted []string             // executed, not compiled yet
