@@ -35,9 +35,9 @@ type Entry struct {
 
 // An Actor is the caller that acted.
 type Actor struct {
-	Kind ActorKind
-	ID   string // for example of the token's record; it gives no right
-	Name string // for people: at most 100 characters
+	Kind ActorKind `json:"kind"`
+	ID   string    `json:"id,omitempty"`   // for example of the token's record; it gives no right
+	Name string    `json:"name,omitempty"` // for people: at most 100 characters
 }
 
 // An ActorKind says how an [Actor] identified itself.

@@ -29,19 +29,13 @@ type line struct {
 	ID      string            `json:"id"`
 	At      time.Time         `json:"at"`
 	Tenant  string            `json:"tenant"`
-	Actor   lineActor         `json:"actor"`
+	Actor   Actor             `json:"actor"`
 	Role    string            `json:"role,omitempty"`
 	Action  string            `json:"action"`
 	Object  *lineObject       `json:"object,omitempty"`
 	Address string            `json:"address,omitempty"`
 	Outcome Outcome           `json:"outcome"`
 	Detail  map[string]string `json:"detail,omitempty"`
-}
-
-type lineActor struct {
-	Kind ActorKind `json:"kind"`
-	ID   string    `json:"id,omitempty"`
-	Name string    `json:"name,omitempty"`
 }
 
 type lineObject struct {
@@ -52,7 +46,7 @@ type lineObject struct {
 // row returns a clean entry as a row of the store. Its value is a line without the newline.
 func (e Entry) row() (store.AuditRow, error) {
 	l := line{
-		ID: e.ID, At: e.At.UTC(), Tenant: e.Tenant.String(), Actor: lineActor(e.Actor), Role: e.Role, Action: e.Action, Outcome: e.Outcome,
+		ID: e.ID, At: e.At.UTC(), Tenant: e.Tenant.String(), Actor: e.Actor, Role: e.Role, Action: e.Action, Outcome: e.Outcome,
 	}
 	if e.ObjectKind != "" || e.ObjectID != "" {
 		l.Object = &lineObject{e.ObjectKind, e.ObjectID}
@@ -75,7 +69,7 @@ func entryOf(r store.AuditRow) Entry {
 	if err := json.Unmarshal(r.Value, &l); err != nil {
 		return Entry{ID: r.ID, At: r.At, Tenant: r.Tenant, Actor: Actor{Kind: Unknown, ID: r.Actor}, Action: r.Action, ObjectID: r.Object, Outcome: Unreadable}
 	}
-	e := Entry{ID: r.ID, At: l.At, Tenant: r.Tenant, Actor: Actor(l.Actor), Role: l.Role, Action: l.Action, Outcome: l.Outcome}
+	e := Entry{ID: r.ID, At: l.At, Tenant: r.Tenant, Actor: l.Actor, Role: l.Role, Action: l.Action, Outcome: l.Outcome}
 	if l.Object != nil {
 		e.ObjectKind, e.ObjectID = l.Object.Kind, l.Object.ID
 	}

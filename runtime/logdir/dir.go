@@ -30,13 +30,9 @@ type Options struct {
 // A Dir is the directory of all logs. Its methods are safe for concurrent use, except PutBack,
 // Count and Collect, which must be called once each.
 type Dir struct {
+	options Options
 	path    string
-	store   *store.Store
-	logger  *zap.Logger
-	keep    time.Duration // how long executions are kept after their end
-	clock   timing.Clock
 	quota   *output.Quota // nil if there is none
-	failing func(err error)
 
 	room   chan roomRequest // to the collector
 	failed bool             // the last sweep failed; owned by the collector
@@ -56,10 +52,7 @@ func New(path string, o Options) *Dir {
 	if o.Clock == (timing.Clock{}) {
 		o.Clock = timing.NewClock()
 	}
-	d := &Dir{
-		path: path, store: o.Store, logger: o.Logger, keep: o.Keep, clock: o.Clock, failing: o.Failing,
-		room: make(chan roomRequest), unremoved: map[runtime.ExecutionID]int64{},
-	}
+	d := &Dir{options: o, path: path, room: make(chan roomRequest), unremoved: map[runtime.ExecutionID]int64{}}
 	if o.KeepBytes > 0 {
 		d.quota = output.NewQuota(o.KeepBytes)
 	}
@@ -75,7 +68,7 @@ func (d *Dir) Quota() *output.Quota { return d.quota }
 
 // Count adds the finished executions in the database to the quota. Call it before anything is written.
 func (d *Dir) Count(ctx context.Context) error {
-	kept, err := d.store.FinishedBytes(ctx)
+	kept, err := d.options.Store.FinishedBytes(ctx)
 	d.quota.Add(kept)
 	return err
 }

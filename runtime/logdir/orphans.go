@@ -34,7 +34,7 @@ const (
 // boundOrphans removes a part of the orphaned output that is outdated.
 func (d *Dir) boundOrphans() error {
 	_, most := d.quota.Used()
-	o := d.orphans.outdated(d.clock.Now(), d.keep, most)
+	o := d.orphans.outdated(d.options.Clock.Now(), d.options.Keep, most)
 	if o == nil {
 		return nil
 	}
@@ -77,7 +77,7 @@ func namesIn(dir string, match func(name string) bool) ([]string, error) {
 // that the database contains again. Call it before Count and Collect. An error in one directory
 // doesn't affect the others.
 func (d *Dir) PutBack(ctx context.Context) error {
-	if d.store.Shared() { // a shared database has no output without its execution
+	if d.options.Store.Shared() { // a shared database has no output without its execution
 		return nil
 	}
 	paths, err := namesIn(d.path, func(name string) bool { return strings.HasPrefix(name, orphanedPrefix) })
@@ -93,7 +93,7 @@ func (d *Dir) PutBack(ctx context.Context) error {
 			failed = append(failed, fmt.Errorf("put output back from %s: %w", path, err))
 		}
 		if back > 0 {
-			d.logger.Info("output was put back, because the database contains its executions again", zap.Int("executions", back), zap.String("from", path))
+			d.options.Logger.Info("output was put back, because the database contains its executions again", zap.Int("executions", back), zap.String("from", path))
 		}
 		if os.Remove(path) != nil { // not empty
 			d.orphans.add(o)
@@ -156,7 +156,7 @@ func (d *Dir) unknownIn(ctx context.Context, dir string) (unknown map[string]boo
 		files = append(files, file)
 		ids = append(ids, runtime.ExecutionID(file.Name()))
 	}
-	found, err := d.store.Unknown(ctx, ids)
+	found, err := d.options.Store.Unknown(ctx, ids)
 	unknown = make(map[string]bool, len(found))
 	for _, id := range found {
 		unknown[string(id)] = true
@@ -174,7 +174,7 @@ func rename(from, to string) error {
 // atomically, so a kill loses none. Files that can't be moved stay where they are until the next
 // start; the error reports them.
 func (d *Dir) MoveOrphans(ctx context.Context) error {
-	if d.store.Shared() {
+	if d.options.Store.Shared() {
 		return nil
 	}
 	dirs, err := shards(d.path)
@@ -186,7 +186,7 @@ func (d *Dir) MoveOrphans(ctx context.Context) error {
 	}
 	failed = slices.DeleteFunc(failed, func(err error) bool { return err == nil })
 	if found := d.Orphaned(); found != "" {
-		d.logger.Error(found)
+		d.options.Logger.Error(found)
 	}
 	if len(failed) == 0 || ctx.Err() != nil {
 		return nil
@@ -195,7 +195,7 @@ func (d *Dir) MoveOrphans(ctx context.Context) error {
 }
 
 // Orphaned describes the orphaned output, "" if there is none.
-func (d *Dir) Orphaned() string { return d.orphans.found(d.store.Fresh()) }
+func (d *Dir) Orphaned() string { return d.orphans.found(d.options.Store.Fresh()) }
 
 // moveUnknown moves the unknown files of one directory to o, or to a new directory. An error with
 // one file doesn't affect the others; it returns the first.
@@ -205,7 +205,7 @@ func (d *Dir) moveUnknown(ctx context.Context, o *orphaned, dir string) (*orphan
 		return o, err
 	}
 	if o == nil {
-		now := d.clock.Now().UTC()
+		now := d.options.Clock.Now().UTC()
 		o = d.orphans.add(&orphaned{path: filepath.Join(d.path, orphanedPrefix+now.Format(orphanedTime)), at: now})
 	}
 	to := filepath.Join(o.path, filepath.Base(dir))

@@ -13,8 +13,8 @@ import (
 
 // Place returns the place of an execution's log, whether it exists or not.
 func (d *Dir) Place(id runtime.ExecutionID) output.Place {
-	if d.store != nil && d.store.Shared() {
-		return rows{d.store, id}
+	if d.options.Store != nil && d.options.Store.Shared() {
+		return rows{d.options.Store, id}
 	}
 	return output.File(d.Path(id))
 }
