@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"sync"
 
 	"golang.org/x/time/rate"
 
@@ -163,4 +164,35 @@ func (a *Authorizer) FailureRecorder(begun <-chan struct{}) func(address netip.A
 // Room reports whether entries of a tenant are recorded, and the log has room for one.
 func (a *Authorizer) Room(tenant runtime.TenantID) bool {
 	return a.log != nil && a.log.Room(tenant) == nil
+}
+
+// refusals limits the entries about failed operations of each caller. Failed operations count against no
+// quota, so a caller could otherwise cause any number of entries.
+type refusals struct {
+	mu       sync.Mutex // guards byCaller
+	byCaller map[string]*rate.Limiter
+}
+
+// Limits of the recorded failed operations of one caller, and of the callers remembered.
+const (
+	refusalsPerSecond = 5
+	refusalsBurst     = 50
+	mostLimiters      = 10_000
+)
+
+// Refusal reports whether to record a caller's failed operation: at most refusalsPerSecond per
+// caller, after a burst of refusalsBurst. A token and its grants count as one caller.
+func (l *Log) Refusal(caller string) bool {
+	r := &l.refusals
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	limit := r.byCaller[caller]
+	if limit == nil {
+		if r.byCaller == nil || len(r.byCaller) >= mostLimiters {
+			r.byCaller = map[string]*rate.Limiter{}
+		}
+		limit = rate.NewLimiter(refusalsPerSecond, refusalsBurst)
+		r.byCaller[caller] = limit
+	}
+	return limit.Allow()
 }
