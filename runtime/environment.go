@@ -149,16 +149,10 @@ func (e Environment) Validate() error {
 	return ValidateVariables("variables", e.Variables)
 }
 
+var runtimeNames = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
+
 // ValidRuntime reports whether name is a valid name of a runtime.
-func ValidRuntime(name string) bool {
-	for i, c := range name {
-		letter := 'a' <= c && c <= 'z'
-		if !letter && (i == 0 || c != '-' && (c < '0' || c > '9')) {
-			return false
-		}
-	}
-	return 1 <= len(name) && len(name) <= 32
-}
+func ValidRuntime(name string) bool { return runtimeNames.MatchString(name) }
 
 // SameRunners reports whether e and other make equal runners. If so, a change from one to the
 // other replaces no runner.

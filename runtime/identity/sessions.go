@@ -62,7 +62,7 @@ func (b *Registry) delete(ctx context.Context, ids []string) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	if err := b.store.DeleteTokens(ctx, ids); err != nil {
+	if err := b.config.Store.DeleteTokens(ctx, ids); err != nil {
 		return err
 	}
 	b.mu.Lock()

@@ -72,7 +72,7 @@ func (b *Registry) CreateToken(ctx context.Context, by access.Principal, in NewT
 	}
 	var text string
 	made.ID, text, made.Hash = newSecret()
-	if err := b.store.PutTokens(ctx, made); err != nil {
+	if err := b.config.Store.PutTokens(ctx, made); err != nil {
 		return access.Token{}, "", err
 	}
 	wasOpen := b.Open()
@@ -80,7 +80,7 @@ func (b *Registry) CreateToken(ctx context.Context, by access.Principal, in NewT
 	defer b.mu.Unlock()
 	b.tokens[made.ID] = newLive(made)
 	if wasOpen {
-		b.logger.Info("the first token was made: every caller needs one from now on")
+		b.config.Logger.Info("the first token was made: every caller needs one from now on")
 	}
 	// Calls that were made without a token end now.
 	b.nobody.end(errClosed)
@@ -254,7 +254,7 @@ func (b *Registry) revoke(ctx context.Context, tokens []*liveToken) (map[string]
 	if len(ending) == 0 {
 		return nil, nil
 	}
-	if err := b.store.PutTokens(ctx, stored...); err != nil {
+	if err := b.config.Store.PutTokens(ctx, stored...); err != nil {
 		return nil, err
 	}
 	b.mu.Lock()
@@ -299,8 +299,8 @@ func (b *Registry) PutTenant(ctx context.Context, id runtime.TenantID, weight *i
 		if full {
 			return t, false, runtime.Errorf(runtime.CodeLimitExceeded, "there are already %d tenants, which is the limit: delete some", maxTenants)
 		}
-		if b.free != nil { // a deleted tenant of this ID must not leave objects to the new one
-			if err := b.free(ctx, id); err != nil {
+		if b.config.Free != nil { // a deleted tenant of this ID must not leave objects to the new one
+			if err := b.config.Free(ctx, id); err != nil {
 				return t, false, err
 			}
 		}
@@ -308,7 +308,7 @@ func (b *Registry) PutTenant(ctx context.Context, id runtime.TenantID, weight *i
 	if t.CreatedAt.IsZero() {
 		t.CreatedAt = b.clock.Now()
 	}
-	if err := b.store.PutTenant(ctx, t); err != nil {
+	if err := b.config.Store.PutTenant(ctx, t); err != nil {
 		return t, false, err
 	}
 	b.mu.Lock()
@@ -333,14 +333,14 @@ func (b *Registry) DeleteTenant(ctx context.Context, id runtime.TenantID) (bool,
 		return false, err
 	}
 	// If this fails, the tenant stays, but its tokens are revoked.
-	if err := b.store.DeleteTenant(ctx, id); err != nil {
+	if err := b.config.Store.DeleteTenant(ctx, id); err != nil {
 		return false, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.tenants, id)
-	if b.quotas != nil {
-		b.quotas.Remove(id)
+	if b.config.Quotas != nil {
+		b.config.Quotas.Remove(id)
 	}
 	return true, nil
 }
