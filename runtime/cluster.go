@@ -114,7 +114,6 @@ type Cluster interface {
 	Status(ctx context.Context) (ClusterStatus, error)
 }
 
-// spareKey marks the context of a Dial that must not compete with others.
 type spareKey struct{}
 
 // Spare returns a context for a Dial that must not compete with others. If such a Dial would use

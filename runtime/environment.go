@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -106,33 +107,24 @@ const (
 // Validate returns INVALID_INPUT with the first field that is out of range, and nil for an
 // environment that a cluster may store.
 func (e Environment) Validate() error {
-	if err := e.ID.Validate(); err != nil {
-		return err
-	}
-	if _, err := ParseTenant("tenant", e.Tenant.String()); err != nil {
+	_, wrong := ParseTenant("tenant", e.Tenant.String())
+	if err := cmp.Or(e.ID.Validate(), wrong); err != nil {
 		return err
 	}
 	if e.Image == "" || len(e.Image) > 512 || !printable(e.Image) {
 		return Invalid("image", "must be 1 to 512 printable bytes, for example %q", DefaultImage)
 	}
-	for _, b := range []struct {
-		field            string
-		value, low, high int64
-		unit             string
-	}{
-		{"poolSize", int64(e.PoolSize), 0, MaxPoolSize, "runners"},
-		{"resources.cpuMHz", int64(e.Resources.CPUMHz), 10, 1 << 20, "MHz"},
-		{"resources.memoryMiB", int64(e.Resources.MemoryMiB), MinMemoryMiB, 1 << 20, "MiB"},
-		{"resources.processes", int64(e.Resources.Processes), 16, 1 << 16, "processes"},
-		{"resources.workspaceMiB", int64(e.Resources.WorkspaceMiB), 1, 1 << 20, "MiB"},
-		{"defaultTimeLimit", int64(e.DefaultTimeLimit / time.Second), 0, int64(MaxTimeLimit / time.Second), "seconds"},
-		{"outputLimit", e.OutputLimit, MinOutputLimit, MaxOutputLimit, "bytes"},
-	} {
-		if err := Between(b.field, b.value, b.low, b.high, b.unit); err != nil {
-			return err
-		}
-	}
-	if err := e.Network.validate(); err != nil {
+	err := cmp.Or(
+		Between("poolSize", int64(e.PoolSize), 0, MaxPoolSize, "runners"),
+		Between("resources.cpuMHz", int64(e.Resources.CPUMHz), 10, 1<<20, "MHz"),
+		Between("resources.memoryMiB", int64(e.Resources.MemoryMiB), MinMemoryMiB, 1<<20, "MiB"),
+		Between("resources.processes", int64(e.Resources.Processes), 16, 1<<16, "processes"),
+		Between("resources.workspaceMiB", int64(e.Resources.WorkspaceMiB), 1, 1<<20, "MiB"),
+		Between("defaultTimeLimit", int64(e.DefaultTimeLimit/time.Second), 0, int64(MaxTimeLimit/time.Second), "seconds"),
+		Between("outputLimit", e.OutputLimit, MinOutputLimit, MaxOutputLimit, "bytes"),
+		e.Network.validate(),
+	)
+	if err != nil {
 		return err
 	}
 	switch e.Isolation {
@@ -143,22 +135,13 @@ func (e Environment) Validate() error {
 	if e.Runtime != "" && !ValidRuntime(e.Runtime) {
 		return Invalid("runtime", "must be 1 to 32 lower-case letters, digits and '-', beginning with a letter, or empty")
 	}
-	if err := e.Warm.validate(e.Isolation, e.Runtime); err != nil {
-		return err
-	}
-	return ValidateVariables("variables", e.Variables)
+	return cmp.Or(e.Warm.validate(e.Isolation, e.Runtime), ValidateVariables("variables", e.Variables))
 }
 
+var runtimeNames = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
+
 // ValidRuntime reports whether name is a valid name of a runtime.
-func ValidRuntime(name string) bool {
-	for i, c := range name {
-		letter := 'a' <= c && c <= 'z'
-		if !letter && (i == 0 || c != '-' && (c < '0' || c > '9')) {
-			return false
-		}
-	}
-	return 1 <= len(name) && len(name) <= 32
-}
+func ValidRuntime(name string) bool { return runtimeNames.MatchString(name) }
 
 // SameRunners reports whether e and other make equal runners. If so, a change from one to the
 // other replaces no runner.

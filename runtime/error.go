@@ -102,8 +102,7 @@ func Invalid(field, format string, args ...any) *Error {
 
 // CodeOf returns the code of the first [Error] in err's chain, or [CodeInternal] if there is none.
 func CodeOf(err error) Code {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code
 	}
 	return CodeInternal
@@ -112,8 +111,7 @@ func CodeOf(err error) Code {
 // MessageOf returns the message of the first [Error] in err's chain, which callers may see, or ""
 // if there is none.
 func MessageOf(err error) string {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Message
 	}
 	return ""

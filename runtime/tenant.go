@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 	"time"
@@ -80,36 +81,25 @@ type Quotas struct {
 // the quota's name after prefix.
 func (q Quotas) Validate(prefix string) error {
 	const most = 1 << 50
-	for _, of := range []struct {
-		name  string
-		value *int
-		unit  string
-	}{
-		{"runners", q.Runners, "concurrently"}, {"waiting", q.Waiting, "concurrently"}, {"executions", q.Executions, "concurrently"},
-		{"claimsPerMinute", q.ClaimsPerMinute, "a minute"}, {"subscriptions", q.Subscriptions, "concurrently"},
-		{"poolRunners", q.PoolRunners, "in all pools"},
-	} {
-		if of.value != nil {
-			if err := Between(prefix+of.name, int64(*of.value), 0, MaxQuota, of.unit); err != nil {
-				return err
-			}
-		}
+	return cmp.Or(
+		validateQuota(prefix+"runners", q.Runners, MaxQuota, "concurrently"),
+		validateQuota(prefix+"waiting", q.Waiting, MaxQuota, "concurrently"),
+		validateQuota(prefix+"executions", q.Executions, MaxQuota, "concurrently"),
+		validateQuota(prefix+"claimsPerMinute", q.ClaimsPerMinute, MaxQuota, "a minute"),
+		validateQuota(prefix+"subscriptions", q.Subscriptions, MaxQuota, "concurrently"),
+		validateQuota(prefix+"poolRunners", q.PoolRunners, MaxQuota, "in all pools"),
+		validateQuota(prefix+"cpuSecondsPerDay", q.CPUSecondsPerDay, most, "a day"),
+		validateQuota(prefix+"outputBytesPerDay", q.OutputBytesPerDay, most, "a day"),
+		validateQuota(prefix+"memoryMiB", q.MemoryMiB, most, "MiB"),
+		validateQuota(prefix+"cpuMHz", q.CPUMHz, most, "MHz"),
+	)
+}
+
+func validateQuota[N int | int64](field string, quota *N, most int64, unit string) error {
+	if quota == nil {
+		return nil
 	}
-	for _, of := range []struct {
-		name  string
-		value *int64
-		unit  string
-	}{
-		{"cpuSecondsPerDay", q.CPUSecondsPerDay, "a day"}, {"outputBytesPerDay", q.OutputBytesPerDay, "a day"},
-		{"memoryMiB", q.MemoryMiB, "MiB"}, {"cpuMHz", q.CPUMHz, "MHz"},
-	} {
-		if of.value != nil {
-			if err := Between(prefix+of.name, *of.value, 0, most, of.unit); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return Between(field, int64(*quota), 0, most, unit)
 }
 
 // MaxQuota bounds the quotas of concurrent objects and of claims per minute.

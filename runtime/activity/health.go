@@ -21,7 +21,6 @@ import (
 // PoolComponent is the prefix of the names of pools among the components.
 const PoolComponent = "pool "
 
-// healthWithin bounds how long Health waits for the cluster.
 const healthWithin = 5 * time.Second
 
 // A Health is the state of the server and of its components.
@@ -49,15 +48,10 @@ const (
 	HealthDown     HealthStatus = "DOWN"
 )
 
-// worseThan reports whether s is worse than other. The empty state is better than all others.
-func (s HealthStatus) worseThan(other HealthStatus) bool {
-	order := []HealthStatus{HealthOK, HealthDegraded, HealthDown}
-	return slices.Index(order, s) > slices.Index(order, other)
-}
-
-// Or returns the worse of two states.
+// Or returns the worse of two states. The empty state is better than all others.
 func (s HealthStatus) Or(other HealthStatus) HealthStatus {
-	if other.worseThan(s) {
+	order := []HealthStatus{HealthOK, HealthDegraded, HealthDown}
+	if slices.Index(order, other) > slices.Index(order, s) {
 		return other
 	}
 	return s
@@ -94,26 +88,6 @@ func NewMonitor(sources Sources) *Monitor {
 	return &Monitor{sources: sources, parts: map[string]ComponentHealth{}}
 }
 
-// note records a component's state.
-func (m *Monitor) note(name string, status HealthStatus, message string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	c := m.parts[name]
-	if c.Status != status {
-		c.Since = time.Now()
-	}
-	c.Name, c.Status, c.Message = name, status, message
-	m.parts[name] = c
-}
-
-// begin begins an inspection. It returns its number and the last known attack record.
-func (m *Monitor) begin() (inspection int64, attacks *health.AttackRun) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.begun++
-	return m.begun, m.attacks
-}
-
 // answer returns the state of the server with what an inspection found, and stores it if keep is
 // set. If a later inspection has answered already, its result is used instead. Components without
 // a Status are left out, and so are pools that the inspection didn't find.
@@ -142,9 +116,7 @@ func (m *Monitor) answer(inspection int64, found []ComponentHealth, attacks *hea
 	health := Health{Status: HealthOK, Attacks: attacks}
 	for _, c := range all {
 		health.Components = append(health.Components, c)
-		if c.Status.worseThan(health.Status) {
-			health.Status = c.Status
-		}
+		health.Status = health.Status.Or(c.Status)
 	}
 	slices.SortFunc(health.Components, func(a, b ComponentHealth) int { return cmp.Compare(a.Name, b.Name) })
 	return health
@@ -154,7 +126,10 @@ func (m *Monitor) answer(inspection int64, found []ComponentHealth, attacks *hea
 // stored, because a cancelled check says nothing about a component. The result of an inspection
 // is also dropped if a later one has answered already.
 func (m *Monitor) Health(ctx context.Context) Health {
-	inspection, attacks := m.begin()
+	m.mu.Lock()
+	m.begun++
+	inspection, attacks := m.begun, m.attacks
+	m.mu.Unlock()
 	found, attacks := m.inspect(ctx, attacks)
 	return m.answer(inspection, found, attacks, ctx.Err() == nil)
 }
@@ -209,7 +184,6 @@ func (m *Monitor) inspect(ctx context.Context, attacks *health.AttackRun) ([]Com
 	return append(found, m.sources.Pools()...), attacks
 }
 
-// clusterHealth returns the cluster's status as that of a component.
 func (m *Monitor) clusterHealth(ctx context.Context) (HealthStatus, string) {
 	status, err := m.sources.Cluster(ctx)
 	switch {
@@ -257,9 +231,14 @@ func describe(problems []runtime.Problem) string {
 
 // RetentionFails records that finished executions can't be removed; with nil, that they can again.
 func (m *Monitor) RetentionFails(err error) {
+	next := ComponentHealth{Name: "retention", Status: HealthOK}
 	if err != nil {
-		m.note("retention", HealthDegraded, "retention can't remove finished executions: "+err.Error())
-		return
+		next.Status, next.Message = HealthDegraded, "retention can't remove finished executions: "+err.Error()
 	}
-	m.note("retention", HealthOK, "")
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if next.Since = m.parts[next.Name].Since; m.parts[next.Name].Status != next.Status {
+		next.Since = time.Now()
+	}
+	m.parts[next.Name] = next
 }

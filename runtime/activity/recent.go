@@ -67,7 +67,6 @@ type Failures struct {
 	seconds [60]failures // by the second modulo 60
 }
 
-// failures are the failures of one second.
 type failures struct {
 	second int64
 	of     map[runtime.TenantID]int

@@ -54,10 +54,8 @@ func (c *Counts) Read(s *Stats) {
 	s.Started, s.Resumed, s.Finished, s.Starting, s.Watchers = c.Started.Load(), c.Resumed.Load(), loadAll(c.finished), c.Starting.Read(), loadAll(c.watchers)
 }
 
-// read returns the present counts.
 func (c *claimCounts) read() ClaimStats { return ClaimStats{loadAll(c.results), c.took.Read()} }
 
-// loadAll returns the present values of counters.
 func loadAll[K comparable](counters map[K]*atomic.Int64) map[K]int64 {
 	all := make(map[K]int64, len(counters))
 	for key, n := range counters {
@@ -78,7 +76,6 @@ type Counts struct {
 	strange *claimCounts // of environments that don't exist
 }
 
-// claimCounts count the claims of one environment.
 type claimCounts struct {
 	results map[string]*atomic.Int64
 	took    *timing.Histogram
@@ -123,7 +120,6 @@ func newClaimCounts() *claimCounts {
 	return &claimCounts{results, timing.New(100*us, 250*us, 500*us, ms, 2500*us, 5*ms, 10*ms, 50*ms, 100*ms, 500*ms, 1000*ms, 5000*ms, 30000*ms, 120000*ms)}
 }
 
-// counters returns a zero counter for each key.
 func counters[K comparable](keys ...K) map[K]*atomic.Int64 {
 	all := map[K]*atomic.Int64{}
 	for _, key := range keys {

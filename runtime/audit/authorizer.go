@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"sync"
 
 	"golang.org/x/time/rate"
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/syncs"
 )
 
 // The kinds of objects in the audit log.
@@ -157,12 +159,7 @@ const failuresPerSecond = 5
 func (a *Authorizer) FailureRecorder(begun <-chan struct{}) func(address netip.Addr, err error) {
 	limit := rate.NewLimiter(failuresPerSecond, failuresPerSecond)
 	return func(address netip.Addr, err error) {
-		select {
-		case <-begun:
-		default:
-			return
-		}
-		if a.log == nil || !limit.Allow() || a.log.Room(WholeServer) != nil {
+		if !syncs.Closed(begun) || a.log == nil || !limit.Allow() || a.log.Room(WholeServer) != nil {
 			return
 		}
 		a.log.Append(Entry{Tenant: WholeServer, Actor: Actor{Kind: Unknown}, Action: "authenticate", Address: address, Outcome: Outcome(runtime.CodeOf(err))})
@@ -172,4 +169,35 @@ func (a *Authorizer) FailureRecorder(begun <-chan struct{}) func(address netip.A
 // Room reports whether entries of a tenant are recorded, and the log has room for one.
 func (a *Authorizer) Room(tenant runtime.TenantID) bool {
 	return a.log != nil && a.log.Room(tenant) == nil
+}
+
+// refusals limits the entries about failed operations of each caller. Failed operations count against no
+// quota, so a caller could otherwise cause any number of entries.
+type refusals struct {
+	mu       sync.Mutex // guards byCaller
+	byCaller map[string]*rate.Limiter
+}
+
+// Limits of the recorded failed operations of one caller, and of the callers remembered.
+const (
+	refusalsPerSecond = 5
+	refusalsBurst     = 50
+	mostLimiters      = 10_000
+)
+
+// Refusal reports whether to record a caller's failed operation: at most refusalsPerSecond per
+// caller, after a burst of refusalsBurst. A token and its grants count as one caller.
+func (l *Log) Refusal(caller string) bool {
+	r := &l.refusals
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	limit := r.byCaller[caller]
+	if limit == nil {
+		if r.byCaller == nil || len(r.byCaller) >= mostLimiters {
+			r.byCaller = map[string]*rate.Limiter{}
+		}
+		limit = rate.NewLimiter(refusalsPerSecond, refusalsBurst)
+		r.byCaller[caller] = limit
+	}
+	return limit.Allow()
 }

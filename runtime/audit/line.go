@@ -1,10 +1,16 @@
 package audit
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
+	"github.com/rockpool/rockpool/runtime/disk"
 	"github.com/rockpool/rockpool/runtime/store"
 )
 
@@ -29,7 +35,7 @@ type line struct {
 	ID      string            `json:"id"`
 	At      time.Time         `json:"at"`
 	Tenant  string            `json:"tenant"`
-	Actor   lineActor         `json:"actor"`
+	Actor   Actor             `json:"actor"`
 	Role    string            `json:"role,omitempty"`
 	Action  string            `json:"action"`
 	Object  *lineObject       `json:"object,omitempty"`
@@ -38,14 +44,6 @@ type line struct {
 	Detail  map[string]string `json:"detail,omitempty"`
 }
 
-// A lineActor is the actor of an entry.
-type lineActor struct {
-	Kind ActorKind `json:"kind"`
-	ID   string    `json:"id,omitempty"`
-	Name string    `json:"name,omitempty"`
-}
-
-// A lineObject is the object of an entry.
 type lineObject struct {
 	Kind string `json:"kind,omitempty"`
 	ID   string `json:"id,omitempty"`
@@ -54,7 +52,7 @@ type lineObject struct {
 // row returns a clean entry as a row of the store. Its value is a line without the newline.
 func (e Entry) row() (store.AuditRow, error) {
 	l := line{
-		ID: e.ID, At: e.At.UTC(), Tenant: e.Tenant.String(), Actor: lineActor(e.Actor), Role: e.Role, Action: e.Action, Outcome: e.Outcome,
+		ID: e.ID, At: e.At.UTC(), Tenant: e.Tenant.String(), Actor: e.Actor, Role: e.Role, Action: e.Action, Outcome: e.Outcome,
 	}
 	if e.ObjectKind != "" || e.ObjectID != "" {
 		l.Object = &lineObject{e.ObjectKind, e.ObjectID}
@@ -72,13 +70,12 @@ func (e Entry) row() (store.AuditRow, error) {
 	return store.AuditRow{ID: e.ID, At: e.At, Tenant: e.Tenant, Actor: e.Actor.key(), Action: e.Action, Object: e.ObjectID, Failed: e.Outcome != OK, Value: value}, err
 }
 
-// entryOf returns the entry of a row.
 func entryOf(r store.AuditRow) Entry {
 	var l line
 	if err := json.Unmarshal(r.Value, &l); err != nil {
 		return Entry{ID: r.ID, At: r.At, Tenant: r.Tenant, Actor: Actor{Kind: Unknown, ID: r.Actor}, Action: r.Action, ObjectID: r.Object, Outcome: Unreadable}
 	}
-	e := Entry{ID: r.ID, At: l.At, Tenant: r.Tenant, Actor: Actor(l.Actor), Role: l.Role, Action: l.Action, Outcome: l.Outcome}
+	e := Entry{ID: r.ID, At: l.At, Tenant: r.Tenant, Actor: l.Actor, Role: l.Role, Action: l.Action, Outcome: l.Outcome}
 	if l.Object != nil {
 		e.ObjectKind, e.ObjectID = l.Object.Kind, l.Object.ID
 	}
@@ -88,4 +85,80 @@ func entryOf(r store.AuditRow) Entry {
 	}
 	sortDetails(e.Detail)
 	return e
+}
+
+const (
+	mostCopies = 1000        // queued batches of lines
+	endWithin  = time.Second // how long end waits for them
+)
+
+var errSlow = errors.New("copy the audit log: the file or stream accepts lines too slowly, so lines are missing in the copy; the database has all of them")
+
+// lines copies entries to a file or a stream, one per line. The copy misses entries that can't be
+// written, and entries that arrive while mostCopies batches are queued. A line then says how many:
+// see line.
+type lines struct {
+	to      *disk.LineFile // owned by run
+	failing func(error)    // called with each change of the copy's fault; nil: it works
+
+	copies chan []byte   // capacity mostCopies; closed by end
+	lost   atomic.Int64  // missing entries that no line counts yet
+	done   chan struct{} // closed by run
+}
+
+// newLines returns an error if the file can't be opened.
+func newLines(path string, stdout io.Writer, failing func(error)) (*lines, error) {
+	to, err := disk.StreamLines(stdout), error(nil)
+	if path != "-" {
+		to, err = disk.OpenLines(path, 0o600)
+	}
+	return &lines{to: to, failing: failing, copies: make(chan []byte, mostCopies), done: make(chan struct{})}, err
+}
+
+// add queues rows. It never blocks.
+func (l *lines) add(rows []store.AuditRow) {
+	var text []byte
+	for _, r := range rows {
+		text = append(append(text, r.Value...), '\n')
+	}
+	select {
+	case l.copies <- text:
+	default:
+		l.lost.Add(int64(len(rows)))
+		l.failing(errSlow)
+	}
+}
+
+// end waits until everything is written, but at most endWithin, because a stream that nobody reads
+// must not keep the server from stopping. Don't call add afterwards.
+func (l *lines) end() {
+	close(l.copies)
+	select {
+	case <-l.done:
+	case <-time.After(endWithin):
+	}
+}
+
+// run writes until end is called. It closes the file.
+func (l *lines) run() {
+	defer close(l.done)
+	for text := range l.copies {
+		lost, note := l.lost.Swap(0), ""
+		if lost > 0 {
+			note = fmt.Sprintf("{\"lost\": %d}\n", lost)
+		}
+		n, err := l.to.Write(append([]byte(note), text...))
+		if err != nil {
+			if n < len(note) {
+				n = len(note)
+				l.lost.Add(lost)
+			}
+			l.lost.Add(int64(bytes.Count(text[n-len(note):], []byte{'\n'})))
+			err = fmt.Errorf("copy the audit log: lines are missing in the copy; the database has all entries: %w", err)
+		}
+		if err != nil || l.lost.Load() == 0 { // otherwise add has reported that it falls behind
+			l.failing(err)
+		}
+	}
+	l.to.Close()
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/backoff"
 	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/runtime/syncs"
 	"github.com/rockpool/rockpool/runtime/timing"
 )
 
@@ -158,10 +159,7 @@ func (l *Log) enqueue(e *Entry) (late bool) {
 	}
 	l.queue = append(l.queue, *e)
 	l.shares.Adopt(e.Tenant)
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
+	syncs.Offer(l.wake, struct{}{})
 	return false
 }
 
@@ -309,7 +307,6 @@ func (l *Log) close() {
 	l.closed = true
 }
 
-// storeSome stores the first entries of the queue in one attempt.
 func (l *Log) storeSome(ctx context.Context) (stored int, err error) {
 	l.mu.Lock()
 	// Only this goroutine removes entries, so the slice stays valid without the lock.
@@ -335,7 +332,6 @@ func (l *Log) storeSome(ctx context.Context) (stored int, err error) {
 	return len(some), nil
 }
 
-// recordAttempt records the result of an attempt.
 func (l *Log) recordAttempt(stored int, err error) {
 	if stored > 0 || err != nil {
 		l.report(storing, err)

@@ -13,16 +13,14 @@ const (
 
 // shorten deletes entries older than Config.Keep, immediately and every hour, until ctx ends.
 func (l *Log) shorten(ctx context.Context) {
-	tick := time.NewTicker(shortenEvery)
-	defer tick.Stop()
-	for {
+	for tick := time.Tick(shortenEvery); ; {
 		err := l.deleteOld(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		l.report(deleting, err)
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-ctx.Done():
 			return
 		}

@@ -36,10 +36,8 @@ func (b *Backoff) Wait(ctx context.Context) error { return Sleep(ctx, b.Next()) 
 
 // Sleep waits for d. It returns nil afterwards, or ctx's cause if ctx ends first.
 func Sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

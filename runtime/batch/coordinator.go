@@ -172,7 +172,6 @@ func (c *Coordinator) step(ctx context.Context, position int) (x runtime.Executi
 	return c.host.Await(ctx, x.ID, c.cancelled)
 }
 
-// begin has the host begin the execution at a position, and records it in the batch.
 func (c *Coordinator) begin(ctx context.Context, position int) (runtime.Execution, error) {
 	b := c.Batch()
 	x, err := c.host.Begin(ctx, b, c.caller, b.First()+position, c.cancelled)
@@ -200,10 +199,9 @@ func (c *Coordinator) judge(position int, x runtime.Execution) (outcome runtime.
 	return "", ""
 }
 
-// failed returns how the batch ends if an execution can't be started.
 func (c *Coordinator) failed(err error) (outcome runtime.BatchOutcome, message string) {
-	var typed *runtime.Error
-	if !errors.As(err, &typed) || typed.Code == runtime.CodeInternal {
+	typed, ok := errors.AsType[*runtime.Error](err)
+	if !ok || typed.Code == runtime.CodeInternal {
 		c.host.Logger.Error("a case could not be started", zap.String("batch", string(c.Batch().ID)), zap.Error(err))
 		return runtime.BatchFailed, "a case could not be started: see the server's log for the reason"
 	}
@@ -213,22 +211,12 @@ func (c *Coordinator) failed(err error) (outcome runtime.BatchOutcome, message s
 	return runtime.BatchFailed, "a case could not be started: " + typed.Message
 }
 
-// isCancelled reports whether the batch was cancelled; it doesn't block.
-func (c *Coordinator) isCancelled() bool {
-	select {
-	case <-c.cancelled:
-		return true
-	default:
-		return false
-	}
-}
+func (c *Coordinator) isCancelled() bool { return syncs.Closed(c.cancelled) }
 
-// cancelledOutcome returns how a cancelled batch ends.
 func (c *Coordinator) cancelledOutcome() (outcome runtime.BatchOutcome, message string) {
 	return runtime.BatchCancelled, c.why
 }
 
-// began publishes the execution at a position.
 func (c *Coordinator) began(position int, x runtime.Execution) {
 	state, _ := c.state.Get()
 	if position < len(state.Executions) {
@@ -242,7 +230,6 @@ func (c *Coordinator) began(position int, x runtime.Execution) {
 	c.state.Set(&next)
 }
 
-// ended publishes the end of the execution at a position.
 func (c *Coordinator) ended(position int, x runtime.Execution) {
 	state, _ := c.state.Get()
 	next := *state

@@ -60,7 +60,6 @@ func Open(source Source, after string) (*Reader, error) {
 	return r, nil
 }
 
-// badCursor returns INVALID_INPUT for the field after.
 func badCursor() error {
 	return runtime.Invalid("after", "must be the cursor of an event of this batch")
 }

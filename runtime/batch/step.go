@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"encoding/json"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -46,17 +47,9 @@ type Bounds struct {
 // Or returns b with its nil fields taken from other.
 func (b Bounds) Or(other Bounds) Bounds {
 	return Bounds{
-		or(b.TimeLimit, other.TimeLimit), or(b.OutputLimit, other.OutputLimit), or(b.CPUSeconds, other.CPUSeconds),
-		or(b.Processes, other.Processes), or(b.OpenFiles, other.OpenFiles), or(b.FileSize, other.FileSize),
+		cmp.Or(b.TimeLimit, other.TimeLimit), cmp.Or(b.OutputLimit, other.OutputLimit), cmp.Or(b.CPUSeconds, other.CPUSeconds),
+		cmp.Or(b.Processes, other.Processes), cmp.Or(b.OpenFiles, other.OpenFiles), cmp.Or(b.FileSize, other.FileSize),
 	}
-}
-
-// or returns first or, if that is nil, second.
-func or[T any](first, second *T) *T {
-	if first != nil {
-		return first
-	}
-	return second
 }
 
 // Argv returns the execution's argv.

@@ -35,15 +35,13 @@ const pause = 10 * time.Millisecond
 
 // Lock is like [TryLock] but retries until ctx ends; then it returns the last error.
 func Lock(ctx context.Context, file *os.File) error {
-	tick := time.NewTicker(pause)
-	defer tick.Stop()
-	for {
+	for tick := time.Tick(pause); ; {
 		err := TryLock(file)
 		if !errors.Is(err, ErrLocked) {
 			return err
 		}
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-ctx.Done():
 			return err
 		}
@@ -52,3 +50,17 @@ func Lock(ctx context.Context, file *os.File) error {
 
 // OpenLock opens a file to lock, and creates it for its owner only if it is missing.
 func OpenLock(path string) (*os.File, error) { return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) }
+
+// Advice returns what to do about an error of the system, for use after a colon; "" means no advice.
+func Advice(err error) string {
+	is := func(a, b error) bool { return errors.Is(err, a) || errors.Is(err, b) }
+	switch {
+	case is(unix.EMFILE, unix.ENFILE):
+		return "raise the server's limit of open files (LimitNOFILE= in its unit), or reduce the number of clients and runners"
+	case errors.Is(err, unix.EROFS):
+		return "the file system is read-only: see the kernel's log for the reason (dmesg), check the file system, and remount it writable"
+	case is(unix.ENOSPC, unix.EDQUOT):
+		return "the disk is full: free some space in the data directory"
+	}
+	return ""
+}

@@ -18,14 +18,12 @@ import (
 // maxBatches bounds the unfinished batches of all tenants together; one tenant gets at most half.
 const maxBatches = 512
 
-// batchTable has the batches that haven't ended.
 type batchTable struct {
 	mu     sync.Mutex // guards the fields below
 	byID   map[runtime.BatchID]coordinated
 	shares quota.Bound
 }
 
-// A coordinated batch is an unfinished batch with its memory.
 type coordinated struct {
 	by   *batch.Coordinator
 	kept *quota.Kept
@@ -36,40 +34,26 @@ func newBatchTable() *batchTable {
 }
 
 // add registers a coordinator with the batch's memory. It returns QUOTA_EXCEEDED if the tenant has its share
-// of running batches.
-func (all *batchTable) add(c *batch.Coordinator, kept *quota.Kept) error {
+// of running batches, unless an earlier server left the batch.
+func (all *batchTable) add(c *batch.Coordinator, kept *quota.Kept, recalled bool) error {
 	b := c.Batch()
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	if err := all.shares.Acquire(b.Tenant); err != nil {
+	if recalled {
+		all.shares.Adopt(b.Tenant)
+	} else if err := all.shares.Acquire(b.Tenant); err != nil {
 		return err
 	}
 	all.byID[b.ID] = coordinated{c, kept}
 	return nil
 }
 
-// adopt registers the coordinator of a batch that an earlier server left, whatever the tenant's share.
-func (all *batchTable) adopt(c *batch.Coordinator, kept *quota.Kept) {
-	b := c.Batch()
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	all.shares.Adopt(b.Tenant)
-	all.byID[b.ID] = coordinated{c, kept}
-}
-
-// remove unregisters a batch that add or adopt registered.
 func (all *batchTable) remove(b runtime.Batch) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	all.shares.Release(b.Tenant)
 	all.byID[b.ID].kept.Free()
 	delete(all.byID, b.ID)
-}
-
-func (all *batchTable) len() int {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	return len(all.byID)
 }
 
 // get returns the coordinator of an unfinished batch, or nil.
@@ -83,7 +67,6 @@ func (all *batchTable) get(id runtime.BatchID) *batch.Coordinator {
 // is BATCH_NOT_FOUND. Methods with a [runtime.Batch] check nothing: it must come from a call that did.
 type Batches struct{ e *Engine }
 
-// batch returns a batch as the object of an operation.
 func (e *Engine) batch(ctx context.Context, id runtime.BatchID) audit.Object {
 	return audit.Object{Kind: audit.OfBatch, ID: string(id), Find: func(p access.Principal) (runtime.TenantID, error) {
 		b, err := e.findBatch(ctx, id)
@@ -164,7 +147,7 @@ func (e *Engine) startBatch(ctx context.Context, b runtime.Batch, caller string,
 	// The coordinator is registered before the batch is stored, so that a retry that finds the batch
 	// also finds its coordinator.
 	c := e.batchHost.New(b, caller)
-	if err := e.batches.add(c, kept); err != nil {
+	if err := e.batches.add(c, kept, false); err != nil {
 		kept.Free()
 		return runtime.Execution{}, err
 	}
@@ -313,7 +296,6 @@ func (s *Batches) Cancel(ctx context.Context, id runtime.BatchID) (runtime.Batch
 	})
 }
 
-// wasCancelled is the message of a batch that a caller cancelled.
 const wasCancelled = "it was cancelled"
 
 // cancelBatch is Batches.Cancel for the server itself. message becomes the batch's.
@@ -327,8 +309,7 @@ func (e *Engine) cancelBatch(ctx context.Context, id runtime.BatchID, message st
 		return runtime.Batch{}, err
 	}
 	c.Cancel(message)
-	late := time.NewTimer(2 * time.Second)
-	defer late.Stop()
+	late := time.After(2 * time.Second)
 	for {
 		state, changed := c.State()
 		if state.Batch.State == runtime.BatchFinished {
@@ -336,7 +317,7 @@ func (e *Engine) cancelBatch(ctx context.Context, id runtime.BatchID, message st
 		}
 		select {
 		case <-changed:
-		case <-late.C:
+		case <-late:
 			return state.Batch, nil
 		case <-ctx.Done():
 			return runtime.Batch{}, context.Cause(ctx)

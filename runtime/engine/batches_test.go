@@ -576,3 +576,9 @@ func TestLargeCasesAreOnSeveralPages(t *testing.T) {
 	}
 	b.awaitBatch(t, made.ID)
 }
+
+func (all *batchTable) len() int {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return len(all.byID)
+}

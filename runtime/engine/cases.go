@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -61,7 +62,7 @@ func (e *Engine) batchEnded(c *batch.Coordinator) {
 // removed the batch with that key.
 func (e *Engine) unusedKey(ctx context.Context, b runtime.Batch) error {
 	if _, found, err := e.store.ExecutionByKey(ctx, b.Key); err != nil || found {
-		return orConflict(err)
+		return cmp.Or(err, request.KeyConflict())
 	}
 	spent, found, err := e.store.SpentKey(ctx, b.Key, e.clock.Now())
 	switch {
@@ -74,14 +75,6 @@ func (e *Engine) unusedKey(ctx context.Context, b runtime.Batch) error {
 		return err // the batch is stored, or the key belongs to the claim of its runner
 	}
 	return runtime.Errorf(runtime.CodeBatchNotFound, "the batch with this idempotencyKey has been removed by retention; use a new key to run it again")
-}
-
-// orConflict returns err or, if that is nil, CONFLICT for an idempotency key.
-func orConflict(err error) error {
-	if err != nil {
-		return err
-	}
-	return request.KeyConflict()
 }
 
 // repeatedBatch returns the first execution of the batch that used this key before.
@@ -136,14 +129,12 @@ func (e *Engine) beginCase(ctx context.Context, b runtime.Batch, caller string, 
 	return x, err
 }
 
-// readStep returns what is stored about one case, and about all cases of its batch.
 func (e *Engine) readStep(ctx context.Context, id runtime.BatchID, number int) (step batch.Step, shared batch.Shared, err error) {
 	rawStep, rawShared, err := e.store.BatchStep(ctx, id, number)
 	if err != nil {
 		return step, shared, err
 	}
-	err = errors.Join(json.Unmarshal(rawStep, &step), json.Unmarshal(rawShared, &shared))
-	if err != nil {
+	if err = errors.Join(json.Unmarshal(rawStep, &step), json.Unmarshal(rawShared, &shared)); err != nil {
 		err = fmt.Errorf("read case %d of batch %s: %w", number, id, err)
 	}
 	return step, shared, err
@@ -246,7 +237,7 @@ func (e *Engine) recallBatches(ctx context.Context) ([]*batch.Coordinator, error
 		if u.Cancelled {
 			c.Cancel(wasCancelled)
 		}
-		e.batches.adopt(c, e.memory.Adopt(u.Batch.Tenant, batchBytes+2*u.Bytes))
+		_ = e.batches.add(c, e.memory.Adopt(u.Batch.Tenant, batchBytes+2*u.Bytes), true) // never fails
 		e.leaseBatch(u.Batch)
 		e.inputs.Adopt(u.Batch.Tenant, u.Batch.InputBytes)
 		// A batch counts as one execution.

@@ -132,7 +132,6 @@ func (e *Engine) claimNow(ctx context.Context, id runtime.EnvironmentID, claim p
 	return e.usage.Claim(ctx, p, claim)
 }
 
-// claimOnce makes a claim with a key.
 func (e *Engine) claimOnce(ctx context.Context, spawn func(func(context.Context)) error, id runtime.EnvironmentID, claim pool.Claim) (runtime.Runner, bool, error) {
 	var claimed runtime.Runner
 	var got atomic.Pointer[runtime.RunnerID]
@@ -242,7 +241,6 @@ func (s *stickyClaims) join(key string) (call *pendingClaim, first bool) {
 	return call, true
 }
 
-// end publishes a claim's result to all that joined it.
 func (s *stickyClaims) end(key string, call *pendingClaim) {
 	s.mu.Lock()
 	delete(s.calls, key)
@@ -306,9 +304,7 @@ func (e *Engine) touch(ctx context.Context, id runtime.RunnerID) (runtime.Runner
 func (call *pendingClaim) await(ctx context.Context, first bool, deadline time.Time) error {
 	var late <-chan time.Time
 	if !first {
-		timer := time.NewTimer(time.Until(deadline))
-		defer timer.Stop()
-		late = timer.C
+		late = time.After(time.Until(deadline))
 	}
 	var queued <-chan struct{}
 	for {

@@ -145,7 +145,7 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 	})
 	e.rooms = pool.NewRoomMaker(cluster, func() []*pool.Pool { all, _ := e.environments.Pools(); return all })
 	e.files = files.New(reach{e}, config.Memory)
-	e.tickets = ticket.New(ticket.Options{Spawn: e.jobs.Add, Release: e.releaseUnseen, Memory: config.Memory, Grace: config.Grace})
+	e.tickets = ticket.New(ticket.Options{Spawn: e.jobs.Add, Release: e.releaseUnused, Memory: config.Memory, Grace: config.Grace})
 	e.logs = logdir.New(filepath.Join(config.Dir, "output"), logdir.Options{
 		Clock: e.clock, Store: store, Logger: config.Logger, Keep: config.Keep, KeepBytes: config.KeepBytes, Failing: func(err error) { e.health.RetentionFails(err) },
 	})
@@ -292,7 +292,6 @@ func (e *Engine) watch(ctx context.Context) {
 	})
 }
 
-// newPool returns the function that makes the pool of an environment.
 func (e *Engine) newPool(alert pool.AlertRule) func(runtime.Environment, []runtime.Runner, map[runtime.RunnerID]int) *pool.Pool {
 	return func(env runtime.Environment, known []runtime.Runner, busy map[runtime.RunnerID]int) *pool.Pool {
 		return pool.New(env, known, pool.Options{

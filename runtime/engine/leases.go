@@ -16,7 +16,6 @@ type leases struct {
 	byID map[string]*lease
 }
 
-// newLeases returns an empty table.
 func newLeases() *leases { return &leases{byID: map[string]*lease{}} }
 
 // A lease is the time until an execution or batch ends, unless its client renews it.

@@ -113,7 +113,6 @@ func (e *Engine) restore(ctx context.Context) error {
 	return e.jobs.Add(func(ctx context.Context) { e.releaseLeft(ctx, runners, busy) })
 }
 
-// resumeAll returns sessions for all unfinished executions.
 func (e *Engine) resumeAll(ctx context.Context, unfinished []store.Unfinished, runners map[runtime.RunnerID]runtime.Runner) []*session.Session {
 	sessions := make([]*session.Session, len(unfinished))
 	var group errgroup.Group
@@ -172,7 +171,6 @@ func (e *Engine) releaseLeft(ctx context.Context, runners []runtime.Runner, busy
 	}
 }
 
-// A restoration is the progress of the restore.
 type restoration struct {
 	done chan struct{} // closed when the restore is complete
 

@@ -157,7 +157,6 @@ func (e *Engine) claimAnd(ctx context.Context, in request.Run, claim pool.Claim,
 	return x, nil
 }
 
-// claimAndStart claims a runner, starts a command there, and starts feeding its stdin.
 func (e *Engine) claimAndStart(ctx context.Context, in request.Run, claim pool.Claim, start request.Start, x runtime.Execution) (runtime.Execution, error) {
 	return e.claimAnd(ctx, in, claim, func(runner runtime.RunnerID) (runtime.Execution, error) {
 		x := x
@@ -215,12 +214,14 @@ func (e *Engine) feedLater(id runtime.ExecutionID, data []byte, offset int64, fe
 
 // releaseLater releases an unused runner in a goroutine that Run waits for.
 func (e *Engine) releaseLater(id runtime.RunnerID) {
-	err := e.jobs.Add(func(ctx context.Context) {
-		if _, err := e.release(ctx, id); err != nil {
-			e.logger.Warn("runner could not be released; its inactivity timeout will end it", zap.String("runner", string(id)), zap.Error(err))
-		}
-	})
-	if err != nil {
+	if err := e.jobs.Add(func(ctx context.Context) { e.releaseUnused(ctx, id) }); err != nil {
 		e.logger.Warn("runner was not released because the server is stopping; its inactivity timeout will end it", zap.String("runner", string(id)), zap.Error(err))
+	}
+}
+
+// releaseUnused releases an unused runner. It logs an error unless ctx has ended.
+func (e *Engine) releaseUnused(ctx context.Context, id runtime.RunnerID) {
+	if _, err := e.release(ctx, id); err != nil && ctx.Err() == nil {
+		e.logger.Warn("runner could not be released; its inactivity timeout will end it", zap.String("runner", string(id)), zap.Error(err))
 	}
 }

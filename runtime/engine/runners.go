@@ -22,7 +22,6 @@ type runnerIndex struct {
 	feed     *events.RunnerFeed
 }
 
-// change applies a runner's new state.
 func (all *runnerIndex) change(r runtime.Runner) {
 	old, known := all.get(r.ID)
 	if r.State == runtime.RunnerGone {
@@ -36,7 +35,6 @@ func (all *runnerIndex) change(r runtime.Runner) {
 	}
 }
 
-// get returns a runner that isn't gone, and whether there is one.
 func (all *runnerIndex) get(id runtime.RunnerID) (runtime.Runner, bool) {
 	value, ok := all.byID.Load(id)
 	if !ok {
@@ -77,7 +75,6 @@ func (all *runnerIndex) recordHolder(r runtime.Runner) {
 	}
 }
 
-// heldBy returns a holder's runner, and whether it has one.
 func (all *runnerIndex) heldBy(key string) (runtime.Runner, bool) {
 	id, ok := all.byHolder.Load(key)
 	if !ok {
@@ -90,7 +87,6 @@ func (all *runnerIndex) heldBy(key string) (runtime.Runner, bool) {
 // it: the error is RUNNER_GONE.
 type Runners struct{ e *Engine }
 
-// runner returns a runner as the object of an operation.
 func (e *Engine) runner(id runtime.RunnerID) audit.Object {
 	return audit.Object{Kind: audit.OfRunner, ID: string(id), Find: func(p access.Principal) (runtime.TenantID, error) {
 		r, ok := e.runners.get(id)

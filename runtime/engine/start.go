@@ -168,7 +168,6 @@ func (e *Engine) complete(x *runtime.Execution, in request.Start, runner runtime
 	return runtime.Between("limits.outputBytes", x.OutputLimit, runtime.MinOutputLimit, env.OutputLimit, "bytes (the environment's outputLimit)")
 }
 
-// begin returns what a session needs to begin an execution.
 func (e *Engine) begin(ctx context.Context, in request.Start, x runtime.Execution, env runtime.Environment) session.Begin {
 	begin := session.Begin{Queued: e.boot.Moment(x.Marks.QueuedAt), Dir: in.WorkingDirectory, Input: in.Input, Fed: x.Batch != nil}
 	begin.Env, begin.Defaults = env.CommandVariables(x.Privileged, x.Terminal != nil, in.Variables)

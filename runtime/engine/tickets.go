@@ -3,8 +3,6 @@ package engine
 import (
 	"context"
 
-	"go.uber.org/zap"
-
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/activity"
@@ -96,11 +94,4 @@ func (s *Tickets) Watch(ctx context.Context, id runtime.TicketID) (<-chan ticket
 // runner. Any other ticket stays unchanged.
 func (s *Tickets) Cancel(ctx context.Context, id runtime.TicketID) (ticket.Ticket, error) {
 	return audit.Do(ctx, s.e.auth, "cancelTicket", s.object(id), func() (ticket.Ticket, error) { return s.e.tickets.Cancel(id) })
-}
-
-// releaseUnseen releases the runner of a ticket that was cancelled, or that its subscriber never saw.
-func (e *Engine) releaseUnseen(ctx context.Context, id runtime.RunnerID) {
-	if _, err := e.release(ctx, id); err != nil && ctx.Err() == nil {
-		e.logger.Warn("a ticket's runner could not be released; its inactivity timeout will end it", zap.String("runner", string(id)), zap.Error(err))
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/request"
+	"github.com/rockpool/rockpool/runtime/syncs"
 )
 
 // maxEnvironments bounds a tenant's environments: each has a pool, and lists contain all of them.
@@ -76,7 +77,7 @@ func (r *Registry) put(ctx context.Context, p access.Principal, in request.Envir
 		kept.Free()
 		if err == nil {
 			err = r.setEnvironment(ctx, env)
-			r.keepEnvironment(env)
+			r.keep(env)
 			return env, !exists, err
 		}
 		undo()
@@ -103,7 +104,6 @@ func (r *Registry) checkOwner(p access.Principal, id runtime.EnvironmentID) erro
 	return nil
 }
 
-// setEnvironment serves a stored environment.
 func (r *Registry) setEnvironment(ctx context.Context, env runtime.Environment) error {
 	p := r.serve(env)
 	if p != nil && p.SetEnvironment(ctx, env) == nil {
@@ -127,12 +127,7 @@ func (r *Registry) Follow(ctx context.Context, ready <-chan struct{}) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	watching.Go(func() {
-		_ = cluster.WatchEnvironments(ctx, func() { // until ctx ends
-			select {
-			case due <- struct{}{}:
-			default:
-			}
-		})
+		_ = cluster.WatchEnvironments(ctx, func() { syncs.Offer(due, struct{}{}) }) // until ctx ends
 	})
 	for {
 		select {
@@ -195,13 +190,8 @@ func (r *Registry) adoptEnvironments(ctx context.Context) error {
 
 // adoptEnvironment counts an environment that is stored already.
 func (r *Registry) adoptEnvironment(env runtime.Environment) {
-	r.keepEnvironment(env)
+	r.keep(env)
 	r.Usage.AdoptReserved(env)
-}
-
-// keepEnvironment replaces the memory of an environment.
-func (r *Registry) keepEnvironment(env runtime.Environment) {
-	r.keep(env.ID, r.Memory.Adopt(env.Tenant, bytesOf(env)))
 }
 
 // emptyPool makes the pool of a deleted environment remove its runners. p may be nil.

@@ -89,7 +89,6 @@ func (r *Registry) All() []runtime.Environment {
 	return all
 }
 
-// count returns how many environments a tenant has.
 func (r *Registry) count(id runtime.TenantID) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,12 +110,13 @@ func (r *Registry) Get(id runtime.EnvironmentID) (runtime.Environment, bool) {
 }
 
 // keep replaces the memory of an environment.
-func (r *Registry) keep(id runtime.EnvironmentID, kept *quota.Kept) {
+func (r *Registry) keep(env runtime.Environment) {
+	kept := r.Memory.Adopt(env.Tenant, bytesOf(env))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.kept[id].Free()
-	r.kept[id] = kept
-	r.free(id)
+	r.kept[env.ID].Free()
+	r.kept[env.ID] = kept
+	r.free(env.ID)
 }
 
 // free frees the memory of an environment that is neither served nor has a pool. The caller holds mu.
@@ -131,17 +131,10 @@ func (r *Registry) free(id runtime.EnvironmentID) {
 func (r *Registry) serve(env runtime.Environment) *pool.Pool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.environments[env.ID].Revision < env.Revision {
+	if r.environments[env.ID].Revision <= env.Revision {
 		r.environments[env.ID] = env
 	}
 	return r.pools[env.ID]
-}
-
-// replace serves env even if a newer revision was served before.
-func (r *Registry) replace(env runtime.Environment) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.environments[env.ID] = env
 }
 
 // remove stops serving an environment, and returns its pool, or nil.
@@ -216,7 +209,7 @@ func (r *Registry) removePool(id runtime.EnvironmentID, p *pool.Pool) {
 // Restore serves the environments that a starting server finds. RestorePools opens their pools.
 func (r *Registry) Restore(environments []runtime.Environment) {
 	for _, env := range environments {
-		r.replace(env)
+		r.serve(env)
 		r.adoptEnvironment(env)
 	}
 }
@@ -297,7 +290,6 @@ func (r *Registry) health(id runtime.EnvironmentID) activity.ComponentHealth {
 	return c
 }
 
-// alert returns the alert of an environment's pool; it is zero if there is none.
 func (r *Registry) alert(id runtime.EnvironmentID) (alert runtime.PoolAlert) {
 	if p := r.Pool(id); p != nil {
 		alert, _ = p.WatchAlert()
@@ -319,11 +311,9 @@ func (r *Registry) Stats() []activity.PoolStats {
 
 // Sample makes each pool record a sample every SampleEvery until ctx ends.
 func (r *Registry) Sample(ctx context.Context) {
-	ticker := time.NewTicker(runtime.SampleEvery)
-	defer ticker.Stop()
-	for {
+	for tick := time.Tick(runtime.SampleEvery); ; {
 		select {
-		case now := <-ticker.C:
+		case now := <-tick:
 			all, _ := r.Pools()
 			for _, p := range all {
 				p.Sample(now)

@@ -21,14 +21,13 @@ type Cursor struct {
 // tagSize is how many bytes of a cursor identify its execution.
 const tagSize = 4
 
-// tag returns the bytes that identify an execution in its cursors.
 func tag(id runtime.ExecutionID) []byte {
 	sum := sha256.Sum256([]byte(id))
 	return sum[:tagSize]
 }
 
-// encode returns the cursor's text for clients. Only cursors with started set are handed out.
-func (c Cursor) encode() string {
+// String returns the cursor's text for clients. Only cursors with started set are handed out.
+func (c Cursor) String() string {
 	raw := append(make([]byte, 0, tagSize+2*binary.MaxVarintLen64), tag(c.id)...)
 	raw = binary.AppendUvarint(raw, uint64(c.position))
 	raw = binary.AppendUvarint(raw, uint64(c.offset))
@@ -43,9 +42,6 @@ func (c Cursor) encode() string {
 func At(id runtime.ExecutionID, position, offset int64, begun runtime.Characters) Cursor {
 	return Cursor{id: id, started: true, position: position, offset: offset, begun: begun}
 }
-
-// String returns the cursor's text for clients.
-func (c Cursor) String() string { return c.encode() }
 
 // Parse returns the cursor with this text; "" is before all events. INVALID_INPUT names the field
 // after; it is returned for a cursor of another execution, too.

@@ -3,10 +3,12 @@
 package events
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"slices"
 	"time"
 
@@ -137,7 +139,7 @@ func (r *Reader) Until(cursor string) {
 
 // At returns the cursor after the last event. Before the first event it returns a cursor after
 // Started, so a reader opened there doesn't get Started.
-func (r *Reader) At() string { return r.at.encode() }
+func (r *Reader) At() string { return r.at.String() }
 
 // Close closes the log.
 func (r *Reader) Close() error { return r.log.Close() }
@@ -180,7 +182,7 @@ func (r *Reader) TryNext() (Event, error) {
 		}
 		r.at.started = true
 		if !x.Marks.StartedAt.IsZero() { // otherwise it ended without starting
-			return Event{Kind: Started, Cursor: r.at.encode(), At: x.Marks.StartedAt}, nil
+			return Event{Kind: Started, Cursor: r.at.String(), At: x.Marks.StartedAt}, nil
 		}
 	}
 	record, err := r.log.Peek()
@@ -219,7 +221,7 @@ func (r *Reader) resized(began time.Time) (Event, error) {
 		return Event{}, err
 	}
 	r.at.position = r.log.Position()
-	return Event{Kind: Resized, Cursor: r.at.encode(), At: began.Add(record.Since), Size: record.Size}, nil
+	return Event{Kind: Resized, Cursor: r.at.String(), At: began.Add(record.Since), Size: record.Size}, nil
 }
 
 // output returns the event of the next record, joined with following records of the same stream that are
@@ -253,7 +255,7 @@ func (r *Reader) output(began time.Time) (Event, error) {
 	}
 	r.at.position = r.log.Position()
 	event.Begun, event.Cut = r.at.begun.Add(event.Stream, event.Data)
-	event.Cursor = r.at.encode()
+	event.Cursor = r.at.String()
 	return event, nil
 }
 
@@ -262,7 +264,7 @@ func (r *Reader) unfinished(at time.Time) (event Event, ok bool) {
 	for i, begun := range r.at.begun {
 		if begun != "" {
 			r.at.begun[i] = ""
-			return Event{Kind: Output, Cursor: r.at.encode(), At: at, Stream: runtime.Stream(i + 1), Data: []byte{}, Begun: begun}, true
+			return Event{Kind: Output, Cursor: r.at.String(), At: at, Stream: runtime.Stream(i + 1), Data: []byte{}, Begun: begun}, true
 		}
 	}
 	return Event{}, false
@@ -275,7 +277,7 @@ func (r *Reader) lost(until int64, behind bool) Event {
 	until = min(until, same)
 	event := Event{Kind: Lost, At: time.Now(), Bytes: until - r.at.offset, Cause: cause, Reason: reasons[cause]}
 	r.at.offset = until
-	event.Cursor = r.at.encode()
+	event.Cursor = r.at.String()
 	return event
 }
 
@@ -290,5 +292,61 @@ func (r *Reader) end() (Event, error) {
 		return r.lost(x.Usage.OutputBytes, true), nil
 	}
 	r.finished = true
-	return Event{Kind: Finished, Cursor: r.at.encode(), At: x.Marks.FinishedAt, Execution: x}, nil
+	return Event{Kind: Finished, Cursor: r.at.String(), At: x.Marks.FinishedAt, Execution: x}, nil
+}
+
+var reasons = map[runtime.LossCause]string{
+	runtime.LossStorageFull: "the server's disk, or the space that --keep-bytes leaves for output, was full when it was printed",
+	runtime.LossUnwritable:  "the server could not write it when it was printed: the disk failed or was read-only, or no file descriptors were left",
+	runtime.LossRetention:   "retention removed it (see --keep-executions and --keep-bytes)",
+	runtime.LossDeleted:     "something other than the server deleted its file from the data directory",
+	runtime.LossDamaged:     "its file in the data directory is damaged: it was changed, or a power cut truncated it",
+	runtime.LossUnknown:     "an earlier server did not store it, and the reason is unknown",
+}
+
+// cause returns why the output at the reader's position is missing from the log, and up to which
+// offset. behind says that the log has nothing after it.
+func (r *Reader) cause(behind bool) (cause runtime.LossCause, until int64) {
+	x := r.execution()
+	if behind && x.State == runtime.ExecutionFinished {
+		if cause := r.damage(x); cause != "" {
+			return cause, math.MaxInt64
+		}
+	}
+	cause, until = x.LossAt(r.at.offset)
+	return cmp.Or(cause, runtime.LossUnknown), until
+}
+
+// damage returns the damage to a log after its execution had ended; "" means none.
+func (r *Reader) damage(x runtime.Execution) runtime.LossCause {
+	had := int64(1) // older servers didn't store the size; it wasn't empty, since output is missing
+	if x.LogBytes != nil {
+		had = *x.LogBytes
+	}
+	size, err := r.source.Log.Size()
+	switch {
+	case had == 0:
+		return ""
+	case errors.Is(err, fs.ErrNotExist):
+		return r.missing()
+	case err != nil:
+		return runtime.LossUnknown
+	case x.LogBytes != nil && size < had, r.log.Torn() && (x.LogBytes == nil || r.log.Position() < had):
+		return runtime.LossDamaged
+	}
+	return ""
+}
+
+// missing returns why a log's file is missing. Retention deletes the execution before the file.
+func (r *Reader) missing() runtime.LossCause {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	switch there, err := r.source.Known(ctx, r.at.id); {
+	case err != nil:
+		return runtime.LossUnknown
+	case there:
+		return runtime.LossDeleted
+	default:
+		return runtime.LossRetention
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/syncs"
 )
 
 // A RunnerEvent is the state of a runner at a moment.
@@ -109,10 +110,7 @@ func (w *RunnerWatcher) put(event RunnerEvent, isNew bool) {
 		return
 	}
 	w.waiting[event.Runner.ID] = w.queue.PushBack(&waitingEvent{event, isNew})
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
+	syncs.Offer(w.wake, struct{}{})
 }
 
 // handedOver returns the event for a receiver that saw a runner which another tenant has claimed

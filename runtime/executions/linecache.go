@@ -14,7 +14,6 @@ import (
 	"github.com/rockpool/rockpool/runtime/output"
 )
 
-// A lineQuery selects lines.
 type lineQuery struct {
 	From       int64          // number of the first line, at least 1
 	Skip       int64          // lines of the stream to skip first
@@ -25,9 +24,9 @@ type lineQuery struct {
 	MatchCase  bool
 }
 
-// A linePage is the result of a query.
-type linePage struct {
-	Lines    []logLine
+// A LinePage is the result of a query.
+type LinePage struct {
+	Lines    []Line
 	Before   int64              // lines of the stream before the first one examined
 	Total    int64              // lines of the stream counted so far
 	Counted  bool               // Total counts everything printed so far
@@ -36,9 +35,9 @@ type linePage struct {
 	Position int64              // in the log, after everything counted
 	Offset   int64              // output bytes of both streams before Position
 	Begun    runtime.Characters // of the output before Position
+	Cursor   string             // after everything counted; set by Service.Lines
 }
 
-// A lineSource is the log of one execution.
 type lineSource struct {
 	ID     runtime.ExecutionID
 	Tenant runtime.TenantID
@@ -70,7 +69,6 @@ const (
 	maxTenantIndexes = 8
 )
 
-// newLineCache returns an empty lineCache.
 func newLineCache() *lineCache {
 	return &lineCache{
 		slots: fairqueue.NewTenantSlots(max(1, goruntime.GOMAXPROCS(0)/2), 1),
@@ -117,7 +115,7 @@ func (c *lineCache) entry(source lineSource) *entry {
 // aren't found, and the next call counts on. A call takes at most 0.2 s. One call of each tenant
 // runs at a time, and tenants take turns. A call for the last lines takes several turns, until 8 GiB are
 // counted. Read returns ctx's cause if ctx ends first.
-func (c *lineCache) Read(ctx context.Context, source lineSource, q lineQuery) (page linePage, err error) {
+func (c *lineCache) Read(ctx context.Context, source lineSource, q lineQuery) (page LinePage, err error) {
 	done := false
 	for turn := 1; err == nil && !done; turn++ {
 		step := func() error {
@@ -145,7 +143,6 @@ func (c *lineCache) Read(ctx context.Context, source lineSource, q lineQuery) (p
 // lastTurns is how many turns a call for the last lines takes at most, to count up to the end.
 const lastTurns = 256
 
-// forget deletes the kept places of an execution.
 func (c *lineCache) forget(id runtime.ExecutionID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,11 +153,11 @@ func (c *lineCache) forget(id runtime.ExecutionID) {
 }
 
 // page finds where to begin, and reads the page from there up to the tail. all says that the log ends there.
-func (e *entry) page(ctx context.Context, source lineSource, q lineQuery, tail position, all bool) (linePage, error) {
+func (e *entry) page(ctx context.Context, source lineSource, q lineQuery, tail position, all bool) (LinePage, error) {
 	at := e.find(source, &q, tail, all)
 	c := &collector{lineQuery: q, match: newMatcher(q.Containing, q.MatchCase), before: -1}
 	if err := c.read(ctx, &at, tail, source, e.inside); err != nil {
-		return linePage{}, err
+		return LinePage{}, err
 	}
 	page := c.page(at, tail, all, source)
 	page.Begun = e.begun
@@ -224,8 +221,8 @@ func (c *collector) read(ctx context.Context, at *position, tail position, sourc
 }
 
 // page returns the collected page. at is the end of reading.
-func (c *collector) page(at, tail position, all bool, source lineSource) linePage {
-	p := linePage{Counted: all, Position: tail.position, Offset: tail.offset}
+func (c *collector) page(at, tail position, all bool, source lineSource) LinePage {
+	p := LinePage{Counted: all, Position: tail.position, Offset: tail.offset}
 	ended := source.Ended && all
 	open := c.rest(ended)
 	if c.closed == atNext || c.closed > tail.begun[0] {

@@ -71,8 +71,8 @@ func end(t testing.TB, source *lineSource, l *output.Log, lost int64) {
 func wholes(data string) int { return len(data) }
 
 // numbered defines lines, byte by byte.
-func numbered(pieces []piece, ended bool) []logLine {
-	var all []logLine
+func numbered(pieces []piece, ended bool) []Line {
+	var all []Line
 	open := [3]int{-1, -1, -1}
 	since := [3]int{} // bytes of the other stream since a line began
 	offset := int64(0)
@@ -86,7 +86,7 @@ func numbered(pieces []piece, ended bool) []logLine {
 		if p.stream == 0 {
 			finish(1)
 			finish(2)
-			all = append(all, logLine{Number: int64(len(all) + 1), Lost: int64(len(p.data)), Offset: offset})
+			all = append(all, Line{Number: int64(len(all) + 1), Lost: int64(len(p.data)), Offset: offset})
 			offset += int64(len(p.data))
 			continue
 		}
@@ -96,7 +96,7 @@ func numbered(pieces []piece, ended bool) []logLine {
 				finish(p.stream)
 			}
 			if open[p.stream] < 0 {
-				all = append(all, logLine{Number: int64(len(all) + 1), Stream: p.stream, Open: true, Offset: offset})
+				all = append(all, Line{Number: int64(len(all) + 1), Stream: p.stream, Open: true, Offset: offset})
 				open[p.stream], since[p.stream] = len(all)-1, 0
 			}
 			line := &all[open[p.stream]]
@@ -117,7 +117,7 @@ func numbered(pieces []piece, ended bool) []logLine {
 }
 
 // shown returns lines in the form of pages.
-func shown(lines []logLine) []logLine {
+func shown(lines []Line) []Line {
 	for i := range lines {
 		if lines[i].Truncated = len(lines[i].Data) > maxLineText; lines[i].Truncated {
 			data := lines[i].Data
@@ -132,7 +132,7 @@ func shown(lines []logLine) []logLine {
 	return lines
 }
 
-func show(lines []logLine) string {
+func show(lines []Line) string {
 	var b strings.Builder
 	for _, l := range lines {
 		fmt.Fprintf(&b, "%d %d %.60q %d open=%v cut=%v lost=%d\n", l.Number, l.Stream, l.Data, len(l.Data), l.Open, l.Truncated, l.Lost)
@@ -140,7 +140,7 @@ func show(lines []logLine) string {
 	return b.String()
 }
 
-func texts(lines []logLine) string {
+func texts(lines []Line) string {
 	var out []string
 	for _, l := range lines {
 		switch {
@@ -159,9 +159,9 @@ func texts(lines []logLine) string {
 func all(t interface {
 	Fatal(...any)
 	Helper()
-}, b *lineCache, source lineSource, q lineQuery) []logLine {
+}, b *lineCache, source lineSource, q lineQuery) []Line {
 	t.Helper()
-	var got []logLine
+	var got []Line
 	for {
 		page, err := b.Read(context.Background(), source, q)
 		if err != nil {
@@ -220,13 +220,13 @@ func TestPagesCoverAllLines(t *testing.T) {
 			end(t, &source, l, 0)
 		}
 		want := numbered(printed, ended)
-		found := slices.DeleteFunc(slices.Clone(want), func(line logLine) bool {
+		found := slices.DeleteFunc(slices.Clone(want), func(line Line) bool {
 			return line.Lost > 0 || !bytes.Contains(bytes.ToLower(line.Data), []byte("b"))
 		})
 		found, want = shown(found), shown(want)
 		b := newLineCache()
 		first := rapid.SampledFrom([]int{1, 2, 3, 10, maxLines}).Draw(rt, "first")
-		compare := func(name string, got, want []logLine) {
+		compare := func(name string, got, want []Line) {
 			rt.Helper()
 			if show(got) != show(want) {
 				i := 0
@@ -238,7 +238,7 @@ func TestPagesCoverAllLines(t *testing.T) {
 		}
 		compare("all", distinct(all(rt, b, source, lineQuery{From: 1, First: first})), want)
 		for stream := runtime.Stdout; stream <= runtime.Stderr; stream++ {
-			var of []logLine
+			var of []Line
 			for _, line := range want {
 				if line.Lost > 0 || line.Stream == stream {
 					of = append(of, line)
@@ -274,9 +274,9 @@ func TestPagesCoverAllLines(t *testing.T) {
 }
 
 // distinct drops open lines that were returned again.
-func distinct(lines []logLine) []logLine {
-	slices.SortStableFunc(lines, func(a, b logLine) int { return int(a.Number - b.Number) })
-	return slices.CompactFunc(lines, func(a, b logLine) bool { return a.Number == b.Number && a.Open })
+func distinct(lines []Line) []Line {
+	slices.SortStableFunc(lines, func(a, b Line) int { return int(a.Number - b.Number) })
+	return slices.CompactFunc(lines, func(a, b Line) bool { return a.Number == b.Number && a.Open })
 }
 
 func TestDefinitionOfLines(t *testing.T) {

@@ -17,8 +17,8 @@ const (
 	pageText      = 1 << 20  // bytes of text after which a page ends
 )
 
-// A logLine is a line of output, or lost bytes.
-type logLine struct {
+// A Line is a line of output, or lost bytes.
+type Line struct {
 	Number    int64
 	Stream    runtime.Stream // 0 means lost bytes
 	Since     time.Duration  // time of its first byte since the execution's start
@@ -27,18 +27,21 @@ type logLine struct {
 	Open      bool           // the line may still grow, and Data with it
 	Lost      int64          // number of lost bytes
 	Offset    int64          // of the first lost byte
+
+	// Set by Service.Lines.
+	At    time.Time
+	Cause runtime.LossCause // of lost bytes: why the first of them were lost
 }
 
-// A collector is the sink that builds a page.
 type collector struct {
 	lineQuery
 	match  *matcher
-	found  []logLine // ordered by number
-	text   int       // bytes, of found and open lines
-	taken  int       // lines that began; only without a search
-	before int64     // selected lines before the first one examined; -1: none examined
-	closed int64     // number of the first line after the page; 0 means not known yet; atNext
-	lines  [3]logLine
+	found  []Line // ordered by number
+	text   int    // bytes, of found and open lines
+	taken  int    // lines that began; only without a search
+	before int64  // selected lines before the first one examined; -1: none examined
+	closed int64  // number of the first line after the page; 0 means not known yet; atNext
+	lines  [3]Line
 	data   [3][]byte // of lines; reused
 	open   [3]bool   // the line is selected and not settled yet
 	cut    [3]bool   // the line is overwritten, and data has only its end so far
@@ -94,7 +97,7 @@ func (c *collector) selects(at position, stream runtime.Stream) bool {
 // begin implements sink. It decides whether the page needs the line.
 func (c *collector) begin(at position, stream runtime.Stream, since time.Duration) {
 	c.open[stream] = c.selects(at, stream)
-	c.lines[stream] = logLine{Number: at.begun[0], Stream: stream, Since: since}
+	c.lines[stream] = Line{Number: at.begun[0], Stream: stream, Since: since}
 	c.data[stream], c.cut[stream] = c.data[stream][:0], false
 }
 
@@ -140,7 +143,7 @@ func (c *collector) end(stream runtime.Stream, newline bool) {
 // lose implements sink. Searches don't find lost bytes.
 func (c *collector) lose(at position, offset, lost int64, since time.Duration) {
 	if c.match == nil && c.selects(at, 0) {
-		c.insert(logLine{Number: at.begun[0], Since: since, Lost: lost, Offset: offset})
+		c.insert(Line{Number: at.begun[0], Since: since, Lost: lost, Offset: offset})
 	}
 }
 
@@ -171,7 +174,7 @@ func (c *collector) settle(stream runtime.Stream) {
 }
 
 // insert keeps found ordered, because a line that began earlier may end later.
-func (c *collector) insert(line logLine) {
+func (c *collector) insert(line Line) {
 	i := len(c.found)
 	for i > 0 && c.found[i-1].Number > line.Number {
 		i--
@@ -205,4 +208,93 @@ func (c *collector) rest(ended bool) (first int64) {
 		c.settle(stream)
 	}
 	return first
+}
+
+// A matcher finds a text in lines as they are displayed, without escape sequences. It is for one
+// goroutine.
+type matcher struct {
+	wanted  []byte
+	folds   bool // ignore case
+	shown   []byte
+	lowered []byte
+}
+
+// newMatcher returns nil if every line matches.
+func newMatcher(text string, matchCase bool) *matcher {
+	if text == "" {
+		return nil
+	}
+	m := &matcher{wanted: []byte(text), folds: !matchCase}
+	if m.folds {
+		m.wanted = bytes.ToLower(m.wanted)
+	}
+	return m
+}
+
+// in reports whether a line contains the text, as a terminal shows the line: escape sequences don't
+// count.
+func (m *matcher) in(line []byte) bool {
+	if bytes.IndexByte(line, escape) >= 0 {
+		m.shown = appendShown(m.shown[:0], line)
+		line = m.shown
+	}
+	if m.folds {
+		line = m.lower(line)
+	}
+	return bytes.Contains(line, m.wanted)
+}
+
+// lower is bytes.ToLower without allocating for ASCII.
+func (m *matcher) lower(line []byte) []byte {
+	m.lowered = append(m.lowered[:0], line...)
+	for i, c := range m.lowered {
+		switch {
+		case c >= utf8.RuneSelf:
+			return bytes.ToLower(line)
+		case 'A' <= c && c <= 'Z':
+			m.lowered[i] = c + 'a' - 'A'
+		}
+	}
+	return m.lowered
+}
+
+// Control characters of escape sequences.
+const (
+	escape = 0x1b
+	bell   = 0x07 // ends an operating system command, as a title
+)
+
+// appendShown appends a line without its escape sequences: ECMA-48 sequences that set colours and
+// move the cursor (CSI), strings such as titles, and sequences of two characters.
+func appendShown(to, line []byte) []byte {
+	for {
+		before, rest, found := bytes.Cut(line, []byte{escape})
+		to = append(to, before...)
+		if !found || len(rest) == 0 {
+			return to
+		}
+		switch rest[0] {
+		// The final byte is @ to ~ (ECMA-48, section 5.4).
+		case '[':
+			end := bytes.IndexFunc(rest[1:], func(r rune) bool { return r >= '@' && r <= '~' })
+			if end < 0 {
+				return to
+			}
+			line = rest[1+end+1:]
+		// The string ends at BEL or ESC \. Another ESC begins the next sequence.
+		case ']', 'P', 'X', '^', '_':
+			end := bytes.IndexAny(rest, string([]byte{escape, bell}))
+			if end < 0 {
+				return to
+			}
+			line = rest[end:]
+			if line[0] == bell {
+				line = line[1:]
+			} else if len(line) > 1 && line[1] == '\\' {
+				line = line[2:]
+			}
+		default:
+			line = rest[1:]
+		}
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"time"
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/events"
@@ -24,21 +23,6 @@ type LineQuery struct {
 	MatchCase  bool
 }
 
-// A LinePage is the result of a LineQuery; see [linePage].
-type LinePage struct {
-	linePage
-	Lines  []Line
-	Cursor string // after all counted lines
-}
-
-// A Line is a line of output, or lost bytes.
-type Line struct {
-	logLine
-	At    time.Time
-	Cause runtime.LossCause // of lost bytes: why the first of them were lost
-}
-
-// maxContaining bounds a searched text.
 const maxContaining = 1000 // bytes
 
 // parse validates q and fills in its defaults.
@@ -99,21 +83,19 @@ func (s *Service) Lines(ctx context.Context, id runtime.ExecutionID, query LineQ
 		return LinePage{}, err
 	}
 	end := events.At(id, page.Position, page.Offset, page.Begun)
-	out := LinePage{linePage: page, Lines: make([]Line, 0, len(page.Lines)), Cursor: end.String()}
-	out.linePage.Lines = nil // so that a caller can drop lines
-	for _, line := range page.Lines {
-		made := Line{logLine: line, At: x.Marks.StartedAt.Add(line.Since)}
+	page.Cursor = end.String()
+	for i, line := range page.Lines {
+		page.Lines[i].At = x.Marks.StartedAt.Add(line.Since)
 		if line.Lost > 0 {
-			made.Cause = lossCause(x, line, line.Offset == page.Offset, end, from)
+			page.Lines[i].Cause = lossCause(x, line, line.Offset == page.Offset, end, from)
 		}
-		out.Lines = append(out.Lines, made)
 	}
-	return out, nil
+	return page, nil
 }
 
 // lossCause returns why the first of a line's lost bytes were lost. last says that they come after the
 // log's end.
-func lossCause(x runtime.Execution, line logLine, last bool, end events.Cursor, from events.Source) runtime.LossCause {
+func lossCause(x runtime.Execution, line Line, last bool, end events.Cursor, from events.Source) runtime.LossCause {
 	cause, _ := x.LossAt(line.Offset)
 	if !last {
 		return cmp.Or(cause, runtime.LossUnknown)

@@ -137,11 +137,9 @@ func (r *Registry) Find(ctx context.Context, id runtime.ExecutionID) (*session.S
 // Get returns an execution once it has ended, or its current state after wait.
 func (r *Registry) Get(ctx context.Context, id runtime.ExecutionID, wait time.Duration) (runtime.Execution, error) {
 	if s := r.Session(id); s != nil {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
 		select {
 		case <-s.Done():
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-ctx.Done():
 			return runtime.Execution{}, context.Cause(ctx)
 		}

@@ -147,3 +147,10 @@ func TestPassKeepsItsPriority(t *testing.T) {
 		}
 	})
 }
+
+// Priority returns the priority that was set last.
+func (w *Waiter) Priority() runtime.Priority {
+	w.limiter.mu.Lock()
+	defer w.limiter.mu.Unlock()
+	return w.priority
+}

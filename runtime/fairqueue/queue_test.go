@@ -120,3 +120,11 @@ func TestQueueWalk(t *testing.T) {
 		})
 	})
 }
+
+// Top returns the highest priority, and false if the queue is empty.
+func (q *Queue[K, T]) Top() (runtime.Priority, bool) {
+	if len(q.levels) == 0 {
+		return 0, false
+	}
+	return q.levels[0].Priority, true
+}

@@ -38,8 +38,7 @@ func newCallLimiter(what string, total int64) *callLimiter {
 // within calls do when there is a slot for it, with a context that ends after agentWithin. It
 // returns LIMIT_EXCEEDED if there is none for slotWait.
 func (p *callLimiter) within(ctx context.Context, id runtime.RunnerID, tenant runtime.TenantID, do func(ctx context.Context) error) error {
-	late := time.NewTimer(slotWait)
-	defer late.Stop()
+	late := time.After(slotWait)
 	for {
 		freed, full := p.take(id, tenant)
 		if full == nil {
@@ -47,7 +46,7 @@ func (p *callLimiter) within(ctx context.Context, id runtime.RunnerID, tenant ru
 		}
 		select {
 		case <-freed:
-		case <-late.C:
+		case <-late:
 			return full
 		case <-ctx.Done():
 			return context.Cause(ctx)

@@ -84,8 +84,7 @@ func (a *Access) UpdateFiles(ctx context.Context, id runtime.RunnerID, field str
 	var updated agent.Updated
 	err := a.use(ctx, id, func(conn net.Conn) (err error) {
 		updated, err = agent.UpdateFiles(ctx, conn, update, func(i int) io.Reader { return bytes.NewReader(write[i].Data) })
-		var refused *agent.Error
-		if errors.As(err, &refused) && refused.Code == agent.ErrInvalid && refused.Field == "write" {
+		if refused, ok := errors.AsType[*agent.Error](err); ok && refused.Code == agent.ErrInvalid && refused.Field == "write" {
 			return &runtime.Error{Code: runtime.CodeInvalidInput, Field: fmt.Sprintf("%s.%d.path", field, refused.Index), Message: refused.Message}
 		}
 		return err
@@ -103,10 +102,7 @@ func (a *Access) UpdateFiles(ctx context.Context, id runtime.RunnerID, field str
 // MoveFile renames an entry of a claimed runner atomically, and returns it at its new path. It
 // doesn't replace an existing entry: that is FILE_ERROR. Protected is as in an [Update].
 func (a *Access) MoveFile(ctx context.Context, id runtime.RunnerID, from, to string, protected bool) (moved runtime.File, err error) {
-	if err := validateTarget("from", from); err != nil {
-		return runtime.File{}, err
-	}
-	if err := validateTarget("to", to); err != nil {
+	if err := cmp.Or(validateTarget("from", from), validateTarget("to", to)); err != nil {
 		return runtime.File{}, err
 	}
 	err = a.use(ctx, id, func(conn net.Conn) error {
@@ -215,8 +211,7 @@ func (a *Access) File(ctx context.Context, id runtime.RunnerID, path string, fol
 		entry = at(id, path, info)
 		return err
 	})
-	var refused *agent.Error
-	if errors.As(err, &refused) && refused.Code == agent.ErrNotFound {
+	if refused, ok := errors.AsType[*agent.Error](err); ok && refused.Code == agent.ErrNotFound {
 		return runtime.File{}, false, nil
 	}
 	return entry, err == nil, err
@@ -254,15 +249,15 @@ func (a *Access) dial(ctx context.Context, id runtime.RunnerID) (conn net.Conn, 
 
 // translate converts an error of an agent, or of the way to it, to a runtime.Error.
 func (a *Access) translate(id runtime.RunnerID, err error) error {
-	var typed *runtime.Error
-	var broken *agent.ContentError
-	var refused *agent.Error
-	switch {
-	case err == nil || errors.As(err, &typed) || errors.As(err, &broken):
+	_, typed := errors.AsType[*runtime.Error](err)
+	_, broken := errors.AsType[*agent.ContentError](err)
+	if err == nil || typed || broken {
 		return err
-	case errors.As(err, &refused):
+	}
+	if refused, ok := errors.AsType[*agent.Error](err); ok {
 		return fileError(refused)
-	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	if r, ok := a.runners.Runner(id); !ok || r.State != runtime.RunnerClaimed {

@@ -34,7 +34,6 @@ func (a *Access) OpenFile(ctx context.Context, id runtime.RunnerID, path string,
 	return at(id, path, info), &download{access: a, id: id, content: content, done: done}, nil
 }
 
-// A download is the content that OpenFile returns.
 type download struct {
 	access  *Access
 	id      runtime.RunnerID
@@ -101,8 +100,7 @@ func (a *Access) UploadFile(ctx context.Context, id runtime.RunnerID, path strin
 		}
 		return err
 	})
-	var broken *agent.ContentError
-	if errors.As(err, &broken) {
+	if broken, ok := errors.AsType[*agent.ContentError](err); ok {
 		return runtime.File{}, contentError(broken)
 	}
 	if err != nil {
@@ -136,8 +134,7 @@ func (r *boundedReader) Read(p []byte) (int, error) {
 
 // contentError returns why an upload's content could not be read. A runtime.Error is returned unchanged.
 func contentError(broken *agent.ContentError) error {
-	var typed *runtime.Error
-	if errors.As(broken.Err, &typed) {
+	if typed, ok := errors.AsType[*runtime.Error](broken.Err); ok {
 		return typed
 	}
 	return &runtime.Error{Code: runtime.CodeInvalidInput, Field: "file", Message: "the upload ended early; nothing was changed", Err: broken}

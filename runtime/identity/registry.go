@@ -55,15 +55,11 @@ type Config struct {
 
 // A Registry keeps the tokens and tenants of a server. Its methods are safe for concurrent use.
 type Registry struct {
-	store  Store
-	open   bool
+	config Config
 	first  *liveToken // of Config.FirstToken; nil means none
 	nobody *liveToken // of callers without a token; ends when the first token is made
 	grants grants
 	clock  timing.Clock
-	quotas Quotas
-	free   func(ctx context.Context, id runtime.TenantID) error // Config.Free
-	logger *zap.Logger
 
 	changing sync.Mutex // serializes changes, which are stored before they change memory
 
@@ -72,7 +68,6 @@ type Registry struct {
 	tenants map[runtime.TenantID]runtime.Tenant
 }
 
-// A liveToken is a token with the context that ends with it.
 type liveToken struct {
 	access.Token
 	ended context.Context // ends with the token; its cause says why
@@ -90,10 +85,11 @@ var (
 
 // New returns a registry that contains only the first token. Call Load.
 func New(c Config) *Registry {
-	b := &Registry{store: c.Store, clock: timing.NewClock(), open: c.Open, nobody: newLive(access.Token{}), grants: newGrants(c.Key), quotas: c.Quotas, free: c.Free, logger: c.Logger, tokens: map[string]*liveToken{}, tenants: map[runtime.TenantID]runtime.Tenant{}}
+	b := &Registry{config: c, clock: timing.NewClock(), nobody: newLive(access.Token{}), grants: newGrants(c.Key), tokens: map[string]*liveToken{}, tenants: map[runtime.TenantID]runtime.Tenant{}}
 	if c.FirstToken != "" {
 		b.first = newLive(access.Token{ID: firstID(c.Key, c.FirstToken), Kind: access.KindToken, Name: "token file", AllTenants: true, Role: access.Admin, Hash: hashOf(c.FirstToken)})
 	}
+	b.config.FirstToken, b.config.Key = "", nil // secrets, which aren't needed again
 	return b
 }
 
@@ -120,11 +116,11 @@ func newLive(t access.Token) *liveToken {
 func (b *Registry) Load(ctx context.Context) error {
 	b.changing.Lock()
 	defer b.changing.Unlock()
-	tokens, err := b.store.Tokens(ctx)
+	tokens, err := b.config.Store.Tokens(ctx)
 	if err != nil {
 		return err
 	}
-	tenants, err := b.store.Tenants(ctx)
+	tenants, err := b.config.Store.Tenants(ctx)
 	if err != nil {
 		return err
 	}
@@ -163,14 +159,13 @@ const followEvery = 2 * time.Second
 // changes. It returns ctx's cause if ctx ends first. While the store is unreadable, everything
 // stays as it was.
 func (b *Registry) Follow(ctx context.Context, leads <-chan struct{}) error {
-	ticker := time.NewTicker(followEvery)
-	defer ticker.Stop()
+	tick := time.Tick(followEvery)
 	for failing := false; ; {
 		select {
-		case <-ticker.C:
+		case <-tick:
 			err := b.Load(ctx)
 			if err != nil && !failing && ctx.Err() == nil {
-				b.logger.Warn("tokens are unreadable; a token revoked meanwhile stays valid until they are readable again", zap.Error(err))
+				b.config.Logger.Warn("tokens are unreadable; a token revoked meanwhile stays valid until they are readable again", zap.Error(err))
 			}
 			failing = err != nil
 		case <-leads:
@@ -183,8 +178,8 @@ func (b *Registry) Follow(ctx context.Context, leads <-chan struct{}) error {
 
 // setQuotas passes a tenant's quotas on. The caller holds mu.
 func (b *Registry) setQuotas(t runtime.Tenant) {
-	if b.quotas != nil {
-		b.quotas.SetTenant(t)
+	if b.config.Quotas != nil {
+		b.config.Quotas.SetTenant(t)
 	}
 }
 
@@ -200,11 +195,9 @@ const (
 // Run stores the last uses of tokens regularly, and deletes tokens that ended long ago, until ctx
 // ends. It returns ctx's cause.
 func (b *Registry) Run(ctx context.Context) error {
-	ticker := time.NewTicker(flushEvery)
-	defer ticker.Stop()
-	for {
+	for tick := time.Tick(flushEvery); ; {
 		select {
-		case <-ticker.C:
+		case <-tick:
 			b.flush(ctx)
 			b.forget(ctx, b.clock.Now())
 		case <-ctx.Done():
@@ -230,8 +223,8 @@ func (b *Registry) flush(ctx context.Context) {
 	if len(used) == 0 {
 		return
 	}
-	if err := b.store.UseTokens(ctx, used); err != nil {
-		b.logger.Warn("the last use of tokens could not be stored", zap.Error(err))
+	if err := b.config.Store.UseTokens(ctx, used); err != nil {
+		b.config.Logger.Warn("the last use of tokens could not be stored", zap.Error(err))
 		b.mu.RLock()
 		defer b.mu.RUnlock()
 		for id := range used {
@@ -265,13 +258,13 @@ func (b *Registry) forget(ctx context.Context, now time.Time) {
 	}
 	b.mu.RUnlock()
 	if err := b.delete(ctx, old); err != nil {
-		b.logger.Warn("ended tokens could not be deleted", zap.Error(err))
+		b.config.Logger.Warn("ended tokens could not be deleted", zap.Error(err))
 	}
 }
 
 // Open reports whether callers without a token may do everything.
 func (b *Registry) Open() bool {
-	if !b.open || b.first != nil {
+	if !b.config.Open || b.first != nil {
 		return false
 	}
 	b.mu.RLock()

@@ -1,7 +1,9 @@
 package identity
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -72,7 +74,7 @@ func (b *Registry) CreateToken(ctx context.Context, by access.Principal, in NewT
 	}
 	var text string
 	made.ID, text, made.Hash = newSecret()
-	if err := b.store.PutTokens(ctx, made); err != nil {
+	if err := b.config.Store.PutTokens(ctx, made); err != nil {
 		return access.Token{}, "", err
 	}
 	wasOpen := b.Open()
@@ -80,7 +82,7 @@ func (b *Registry) CreateToken(ctx context.Context, by access.Principal, in NewT
 	defer b.mu.Unlock()
 	b.tokens[made.ID] = newLive(made)
 	if wasOpen {
-		b.logger.Info("the first token was made: every caller needs one from now on")
+		b.config.Logger.Info("the first token was made: every caller needs one from now on")
 	}
 	// Calls that were made without a token end now.
 	b.nobody.end(errClosed)
@@ -254,7 +256,7 @@ func (b *Registry) revoke(ctx context.Context, tokens []*liveToken) (map[string]
 	if len(ending) == 0 {
 		return nil, nil
 	}
-	if err := b.store.PutTokens(ctx, stored...); err != nil {
+	if err := b.config.Store.PutTokens(ctx, stored...); err != nil {
 		return nil, err
 	}
 	b.mu.Lock()
@@ -286,10 +288,7 @@ func (b *Registry) PutTenant(ctx context.Context, id runtime.TenantID, weight *i
 	if quotas != nil {
 		t.Quotas = *quotas
 	}
-	if err := runtime.Between("weight", int64(t.Weight), 1, runtime.MaxWeight, "turns"); err != nil {
-		return t, false, err
-	}
-	if err := t.Quotas.Validate("quotas."); err != nil {
+	if err := cmp.Or(runtime.Between("weight", int64(t.Weight), 1, runtime.MaxWeight, "turns"), t.Quotas.Validate("quotas.")); err != nil {
 		return t, false, err
 	}
 	if !there {
@@ -299,8 +298,8 @@ func (b *Registry) PutTenant(ctx context.Context, id runtime.TenantID, weight *i
 		if full {
 			return t, false, runtime.Errorf(runtime.CodeLimitExceeded, "there are already %d tenants, which is the limit: delete some", maxTenants)
 		}
-		if b.free != nil { // a deleted tenant of this ID must not leave objects to the new one
-			if err := b.free(ctx, id); err != nil {
+		if b.config.Free != nil { // a deleted tenant of this ID must not leave objects to the new one
+			if err := b.config.Free(ctx, id); err != nil {
 				return t, false, err
 			}
 		}
@@ -308,7 +307,7 @@ func (b *Registry) PutTenant(ctx context.Context, id runtime.TenantID, weight *i
 	if t.CreatedAt.IsZero() {
 		t.CreatedAt = b.clock.Now()
 	}
-	if err := b.store.PutTenant(ctx, t); err != nil {
+	if err := b.config.Store.PutTenant(ctx, t); err != nil {
 		return t, false, err
 	}
 	b.mu.Lock()
@@ -333,14 +332,14 @@ func (b *Registry) DeleteTenant(ctx context.Context, id runtime.TenantID) (bool,
 		return false, err
 	}
 	// If this fails, the tenant stays, but its tokens are revoked.
-	if err := b.store.DeleteTenant(ctx, id); err != nil {
+	if err := b.config.Store.DeleteTenant(ctx, id); err != nil {
 		return false, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.tenants, id)
-	if b.quotas != nil {
-		b.quotas.Remove(id)
+	if b.config.Quotas != nil {
+		b.config.Quotas.Remove(id)
 	}
 	return true, nil
 }
@@ -356,4 +355,70 @@ func (b *Registry) tokensOf(id runtime.TenantID) []*liveToken {
 		}
 	}
 	return all
+}
+
+const maxSessions = 20
+
+// endOldest makes room for one more session of a person. It deletes ended sessions first, then the
+// oldest ones. A session that made tokens is ended but not deleted: see RevokeToken. Its caller
+// holds changing.
+func (b *Registry) endOldest(ctx context.Context, subject string) error {
+	now := b.clock.Now()
+	var all, ending []*liveToken
+	var deleting []string
+	b.mu.RLock()
+	makers := b.makers()
+	for _, t := range b.tokens {
+		if t.Kind == access.KindSession && t.Subject == subject {
+			all = append(all, t)
+		}
+	}
+	b.mu.RUnlock()
+	// Ended sessions come first, then the oldest.
+	slices.SortFunc(all, func(a, b *liveToken) int {
+		if aEnded, bEnded := a.Ended(now), b.Ended(now); aEnded != bEnded {
+			if aEnded {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(a.ID, b.ID)
+	})
+	for _, t := range all[:max(0, len(all)-maxSessions+1)] {
+		if makers[t.ID] {
+			ending = append(ending, t)
+		} else {
+			deleting = append(deleting, t.ID)
+		}
+	}
+	if _, err := b.revoke(ctx, ending); err != nil {
+		return err
+	}
+	return b.delete(ctx, deleting)
+}
+
+// makers returns the ids of the tokens that made others. The caller holds mu.
+func (b *Registry) makers() map[string]bool {
+	makers := map[string]bool{}
+	for _, t := range b.tokens {
+		makers[t.CreatedBy] = true
+	}
+	return makers
+}
+
+// delete deletes tokens, which ends them. Its caller holds changing.
+func (b *Registry) delete(ctx context.Context, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	if err := b.config.Store.DeleteTokens(ctx, ids); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, id := range ids {
+		b.tokens[id].end(errRevoked)
+		delete(b.tokens, id)
+	}
+	return nil
 }

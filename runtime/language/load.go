@@ -66,8 +66,7 @@ func Load(file string) (*Set, error) {
 
 // unreadable returns the error of a file that can't be read, without repeating its path.
 func unreadable(file string, err error) *Error {
-	var of *fs.PathError
-	if errors.As(err, &of) {
+	if of, ok := errors.AsType[*fs.PathError](err); ok {
 		err = of.Err
 	}
 	return &Error{File: file, Wrong: "is unreadable: " + err.Error()}

@@ -5,6 +5,9 @@ package logdir
 
 import (
 	"context"
+	"io"
+	"io/fs"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -30,13 +33,9 @@ type Options struct {
 // A Dir is the directory of all logs. Its methods are safe for concurrent use, except PutBack,
 // Count and Collect, which must be called once each.
 type Dir struct {
+	options Options
 	path    string
-	store   *store.Store
-	logger  *zap.Logger
-	keep    time.Duration // how long executions are kept after their end
-	clock   timing.Clock
 	quota   *output.Quota // nil if there is none
-	failing func(err error)
 
 	room   chan roomRequest // to the collector
 	failed bool             // the last sweep failed; owned by the collector
@@ -56,10 +55,7 @@ func New(path string, o Options) *Dir {
 	if o.Clock == (timing.Clock{}) {
 		o.Clock = timing.NewClock()
 	}
-	d := &Dir{
-		path: path, store: o.Store, logger: o.Logger, keep: o.Keep, clock: o.Clock, failing: o.Failing,
-		room: make(chan roomRequest), unremoved: map[runtime.ExecutionID]int64{},
-	}
+	d := &Dir{options: o, path: path, room: make(chan roomRequest), unremoved: map[runtime.ExecutionID]int64{}}
 	if o.KeepBytes > 0 {
 		d.quota = output.NewQuota(o.KeepBytes)
 	}
@@ -75,7 +71,7 @@ func (d *Dir) Quota() *output.Quota { return d.quota }
 
 // Count adds the finished executions in the database to the quota. Call it before anything is written.
 func (d *Dir) Count(ctx context.Context) error {
-	kept, err := d.store.FinishedBytes(ctx)
+	kept, err := d.options.Store.FinishedBytes(ctx)
 	d.quota.Add(kept)
 	return err
 }
@@ -95,3 +91,69 @@ func (d *Dir) Figures() Figures {
 	f.Kept, f.Limit = d.quota.Used()
 	return f
 }
+
+// Place returns the place of an execution's log, whether it exists or not.
+func (d *Dir) Place(id runtime.ExecutionID) output.Place {
+	if d.options.Store != nil && d.options.Store.Shared() {
+		return rows{d.options.Store, id}
+	}
+	return output.File(d.Path(id))
+}
+
+// Path returns the path of an execution's log, unless that is in the database.
+func (d *Dir) Path(id runtime.ExecutionID) string {
+	// By the last two digits, which are random, so that no directory grows too large.
+	return filepath.Join(d.path, string(id[max(0, len(id)-2):]), string(id))
+}
+
+// rows is a log in a shared database. Each write is stored completely or not at all.
+type rows struct {
+	store *store.Store
+	id    runtime.ExecutionID
+}
+
+func (r rows) Size() (int64, error) {
+	size, err := r.store.OutputSize(context.Background(), r.id)
+	if err == nil && size == 0 {
+		err = fs.ErrNotExist
+	}
+	return size, err
+}
+
+func (r rows) Open() (output.Bytes, error) { return r, nil }
+
+func (r rows) Create() (output.Written, error) { return r, nil }
+
+func (r rows) Reopen() (output.Written, error) {
+	_, err := r.Size()
+	return r, err
+}
+
+func (r rows) PutAside() error { return r.store.PutOutputAside(context.Background(), r.id) }
+
+// ReadAt implements io.ReaderAt.
+func (r rows) ReadAt(p []byte, at int64) (int, error) {
+	n, err := r.store.ReadOutput(context.Background(), r.id, at, p)
+	switch {
+	case err != nil || n == len(p):
+	case n == 0 && at == 0: // removed by retention
+		err = fs.ErrNotExist
+	default:
+		err = io.EOF
+	}
+	return n, err
+}
+
+// WriteAt implements io.WriterAt.
+func (r rows) WriteAt(p []byte, at int64) (int, error) {
+	if err := r.store.AppendOutput(context.Background(), r.id, at, p); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// Truncate does nothing, because nothing can follow the last whole write.
+func (rows) Truncate(int64) error { return nil }
+
+// Close does nothing.
+func (rows) Close() error { return nil }

@@ -56,11 +56,11 @@ func write(t *testing.T, path string, data []byte) {
 func finished(t *testing.T, d *Dir) runtime.ExecutionID {
 	t.Helper()
 	x := runtime.Execution{ID: runtime.NewExecutionID(), State: runtime.ExecutionPending, Marks: runtime.Marks{QueuedAt: time.Now(), StartedAt: time.Now()}}
-	if _, _, err := d.store.AddExecution(t.Context(), x, []byte("{}")); err != nil {
+	if _, _, err := d.options.Store.AddExecution(t.Context(), x, []byte("{}")); err != nil {
 		t.Fatal(err)
 	}
 	x.State, x.Marks.FinishedAt = runtime.ExecutionFinished, time.Now()
-	if _, err := d.store.FinishExecution(t.Context(), x, 0); err != nil {
+	if _, err := d.options.Store.FinishExecution(t.Context(), x, 0); err != nil {
 		t.Fatal(err)
 	}
 	return x.ID
@@ -73,7 +73,7 @@ func TestUnlistableRemovalsAreRetried(t *testing.T) {
 	d := open(t, t.TempDir(), Options{Failing: func(err error) { failing.Store(err != nil) }})
 	id := finished(t, d)
 	write(t, d.Path(id), []byte("x"))
-	if err := d.store.DeleteExecutions(t.Context(), []runtime.ExecutionID{id}, time.Now()); err != nil {
+	if err := d.options.Store.DeleteExecutions(t.Context(), []runtime.ExecutionID{id}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	none, all := descriptors.Limit(t)
@@ -89,7 +89,7 @@ func TestUnlistableRemovalsAreRetried(t *testing.T) {
 	if _, err := os.Stat(d.Path(id)); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("its output still exists:", err)
 	}
-	if left, err := d.store.Removals(t.Context()); err != nil || len(left) > 0 {
+	if left, err := d.options.Store.Removals(t.Context()); err != nil || len(left) > 0 {
 		t.Errorf("%q are left, %v", left, err)
 	}
 }
@@ -160,7 +160,7 @@ func TestOrphansAreBounded(t *testing.T) {
 func TestStepsRemoveNoOrphans(t *testing.T) {
 	for _, step := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
 		d := open(t, t.TempDir(), Options{Keep: time.Hour})
-		d.clock = timing.Clock{Began: clock.Step(time.Now(), -step)}
+		d.options.Clock = timing.Clock{Began: clock.Step(time.Now(), -step)}
 		write(t, filepath.Join(d.path, "aa", "log"), []byte("x"))
 		if err := errors.Join(d.MoveOrphans(t.Context()), d.boundOrphans()); err != nil {
 			t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -34,7 +35,7 @@ const (
 // boundOrphans removes a part of the orphaned output that is outdated.
 func (d *Dir) boundOrphans() error {
 	_, most := d.quota.Used()
-	o := d.orphans.outdated(d.clock.Now(), d.keep, most)
+	o := d.orphans.outdated(d.options.Clock.Now(), d.options.Keep, most)
 	if o == nil {
 		return nil
 	}
@@ -77,7 +78,7 @@ func namesIn(dir string, match func(name string) bool) ([]string, error) {
 // that the database contains again. Call it before Count and Collect. An error in one directory
 // doesn't affect the others.
 func (d *Dir) PutBack(ctx context.Context) error {
-	if d.store.Shared() { // a shared database has no output without its execution
+	if d.options.Store.Shared() { // a shared database has no output without its execution
 		return nil
 	}
 	paths, err := namesIn(d.path, func(name string) bool { return strings.HasPrefix(name, orphanedPrefix) })
@@ -93,7 +94,7 @@ func (d *Dir) PutBack(ctx context.Context) error {
 			failed = append(failed, fmt.Errorf("put output back from %s: %w", path, err))
 		}
 		if back > 0 {
-			d.logger.Info("output was put back, because the database contains its executions again", zap.Int("executions", back), zap.String("from", path))
+			d.options.Logger.Info("output was put back, because the database contains its executions again", zap.Int("executions", back), zap.String("from", path))
 		}
 		if os.Remove(path) != nil { // not empty
 			d.orphans.add(o)
@@ -156,7 +157,7 @@ func (d *Dir) unknownIn(ctx context.Context, dir string) (unknown map[string]boo
 		files = append(files, file)
 		ids = append(ids, runtime.ExecutionID(file.Name()))
 	}
-	found, err := d.store.Unknown(ctx, ids)
+	found, err := d.options.Store.Unknown(ctx, ids)
 	unknown = make(map[string]bool, len(found))
 	for _, id := range found {
 		unknown[string(id)] = true
@@ -174,7 +175,7 @@ func rename(from, to string) error {
 // atomically, so a kill loses none. Files that can't be moved stay where they are until the next
 // start; the error reports them.
 func (d *Dir) MoveOrphans(ctx context.Context) error {
-	if d.store.Shared() {
+	if d.options.Store.Shared() {
 		return nil
 	}
 	dirs, err := shards(d.path)
@@ -186,7 +187,7 @@ func (d *Dir) MoveOrphans(ctx context.Context) error {
 	}
 	failed = slices.DeleteFunc(failed, func(err error) bool { return err == nil })
 	if found := d.Orphaned(); found != "" {
-		d.logger.Error(found)
+		d.options.Logger.Error(found)
 	}
 	if len(failed) == 0 || ctx.Err() != nil {
 		return nil
@@ -195,7 +196,7 @@ func (d *Dir) MoveOrphans(ctx context.Context) error {
 }
 
 // Orphaned describes the orphaned output, "" if there is none.
-func (d *Dir) Orphaned() string { return d.orphans.found(d.store.Fresh()) }
+func (d *Dir) Orphaned() string { return d.orphans.found(d.options.Store.Fresh()) }
 
 // moveUnknown moves the unknown files of one directory to o, or to a new directory. An error with
 // one file doesn't affect the others; it returns the first.
@@ -205,7 +206,7 @@ func (d *Dir) moveUnknown(ctx context.Context, o *orphaned, dir string) (*orphan
 		return o, err
 	}
 	if o == nil {
-		now := d.clock.Now().UTC()
+		now := d.options.Clock.Now().UTC()
 		o = d.orphans.add(&orphaned{path: filepath.Join(d.path, orphanedPrefix+now.Format(orphanedTime)), at: now})
 	}
 	to := filepath.Join(o.path, filepath.Base(dir))
@@ -228,4 +229,104 @@ func (d *Dir) moveUnknown(ctx context.Context, o *orphaned, dir string) (*orphan
 		}
 	}
 	return o, failed
+}
+
+// orphans are the directories of orphaned output, oldest first.
+type orphans struct {
+	mu   sync.Mutex // guards the fields below
+	dirs []*orphaned
+}
+
+type orphaned struct {
+	path  string
+	at    time.Time
+	files int
+	bytes int64 // on the disk
+	going bool  // being removed
+}
+
+func (o *orphaned) count(bytes int64) {
+	o.files++
+	o.bytes += bytes
+}
+
+// bytesOf returns the disk use of a file, or 0 if it is missing.
+func bytesOf(file fs.DirEntry) int64 {
+	info, err := file.Info()
+	if err != nil {
+		return 0
+	}
+	return output.DiskBytes(info.Size())
+}
+
+// add returns o, or the existing directory with its path.
+func (all *orphans) add(o *orphaned) *orphaned {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if i := slices.IndexFunc(all.dirs, func(old *orphaned) bool { return old.path == o.path }); i >= 0 {
+		return all.dirs[i]
+	}
+	all.dirs = append(all.dirs, o)
+	return o
+}
+
+func (all *orphans) grow(o *orphaned, bytes int64) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	o.count(bytes)
+}
+
+// found describes the orphaned output, "" if there is none or it has been taken away.
+func (all *orphans) found(fresh bool) string {
+	all.mu.Lock()
+	dirs := slices.Clone(all.dirs)
+	all.mu.Unlock()
+	missing := map[*orphaned]bool{}
+	for _, o := range dirs { // without the lock, because a stalled disk must not block others
+		_, err := os.Stat(o.path)
+		missing[o] = errors.Is(err, fs.ErrNotExist)
+	}
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.dirs = slices.DeleteFunc(all.dirs, func(o *orphaned) bool { return missing[o] && o.files > 0 })
+	var files int
+	var bytes int64
+	var paths []string
+	for _, o := range all.dirs {
+		files, bytes, paths = files+o.files, bytes+o.bytes, append(paths, o.path)
+	}
+	if files == 0 {
+		return ""
+	}
+	why := "the database doesn't contain the executions of some output: was it restored from an older backup, or deleted?"
+	if fresh {
+		why = "the database was new when the server started, but output existed: was the database deleted?"
+	}
+	return fmt.Sprintf("%s %d logs (%d MiB) were moved to %s: restore the database from its backup and restart the server, which then puts back the logs of known executions; or delete that directory",
+		why, files, (bytes+1<<20-1)>>20, strings.Join(paths, ", "))
+}
+
+// outdated returns a directory to remove: one older than keep, or the oldest of several that
+// together use more than most bytes. 0 means no limit.
+func (all *orphans) outdated(now time.Time, keep time.Duration, most int64) *orphaned {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	var bytes int64
+	for _, o := range all.dirs {
+		bytes += o.bytes
+	}
+	for i, o := range all.dirs { // oldest first
+		if o.going || keep > 0 && now.Sub(o.at) >= keep || most > 0 && bytes > most && i == 0 && len(all.dirs) > 1 {
+			o.going = true
+			return o
+		}
+	}
+	return nil
+}
+
+// drop removes o from the list, not from the disk.
+func (all *orphans) drop(o *orphaned) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.dirs = slices.DeleteFunc(all.dirs, func(old *orphaned) bool { return old == o })
 }

@@ -29,17 +29,15 @@ type roomRequest struct {
 // each tick and of each request is bounded. Call it once, after PutBack and Count.
 func (d *Dir) Collect(ctx context.Context) {
 	d.sweepFailed(ctx, d.removeLogs(ctx))
-	tick := time.NewTicker(collectEvery)
-	defer tick.Stop()
-	for {
+	for tick := time.Tick(collectEvery); ; {
 		select {
 		case <-ctx.Done():
 			return
 		case r := <-d.room:
 			d.sweepFailed(ctx, d.sweep(ctx, r.bytes))
 			close(r.done)
-		case <-tick.C:
-			d.sweepFailed(ctx, errors.Join(d.sweep(ctx, 0), d.boundOrphans(), d.store.Shrink(ctx)))
+		case <-tick:
+			d.sweepFailed(ctx, errors.Join(d.sweep(ctx, 0), d.boundOrphans(), d.options.Store.Shrink(ctx)))
 		}
 	}
 }
@@ -63,18 +61,18 @@ func (d *Dir) MakeRoom(ctx context.Context, n int64) {
 // nothing while the output of many removed ones can't be deleted.
 func (d *Dir) sweep(ctx context.Context, n int64) error {
 	err := d.removeLogs(ctx)
-	if len(d.unremoved) >= collectBatch || d.keep == 0 && d.quota == nil {
+	if len(d.unremoved) >= collectBatch || d.options.Keep == 0 && d.quota == nil {
 		return err
 	}
 	for range collectMost {
-		oldest, err := d.store.Oldest(ctx, collectBatch)
+		oldest, err := d.options.Store.Oldest(ctx, collectBatch)
 		if err != nil {
 			return err
 		}
 		var old []store.Finished
 		over := d.quota.Over(n)
 		for _, f := range oldest {
-			if over <= 0 && (d.keep == 0 || d.clock.Now().Sub(f.At) < d.keep) {
+			if over <= 0 && (d.options.Keep == 0 || d.options.Clock.Now().Sub(f.At) < d.options.Keep) {
 				break
 			}
 			over -= f.Bytes
@@ -93,10 +91,10 @@ func (d *Dir) sweepFailed(ctx context.Context, err error) {
 	switch {
 	case err != nil && ctx.Err() == nil:
 		d.failed = true
-		d.failing(err)
+		d.options.Failing(err)
 	case err == nil && d.failed:
 		d.failed = false
-		d.failing(nil)
+		d.options.Failing(nil)
 	}
 }
 
@@ -107,7 +105,7 @@ func (d *Dir) forget(ctx context.Context, old []store.Finished) error {
 	for i, f := range old {
 		ids[i] = f.ID
 	}
-	if err := d.store.DeleteExecutions(ctx, ids, d.clock.Now().Add(store.SpentKeyLife)); err != nil {
+	if err := d.options.Store.DeleteExecutions(ctx, ids, d.options.Clock.Now().Add(store.SpentKeyLife)); err != nil {
 		return err
 	}
 	d.counts.collected.Add(int64(len(old)))
@@ -122,7 +120,7 @@ func (d *Dir) listRemovals(ctx context.Context) error {
 	if d.listed {
 		return nil
 	}
-	ids, err := d.store.Removals(ctx)
+	ids, err := d.options.Store.Removals(ctx)
 	if err != nil {
 		return err
 	}
@@ -136,7 +134,7 @@ func (d *Dir) listRemovals(ctx context.Context) error {
 }
 
 func (d *Dir) remove(id runtime.ExecutionID) error {
-	if d.store.Shared() {
+	if d.options.Store.Shared() {
 		return nil // Store.MarkOutputRemoved deletes it
 	}
 	return os.Remove(d.Path(id))
@@ -158,7 +156,7 @@ func (d *Dir) removeLogs(ctx context.Context) error {
 		d.unremoved[id] = 0
 		removed = append(removed, id)
 	}
-	if err := d.store.MarkOutputRemoved(ctx, removed); err != nil {
+	if err := d.options.Store.MarkOutputRemoved(ctx, removed); err != nil {
 		return errors.Join(unlisted, failed, err)
 	}
 	for _, id := range removed {

@@ -62,7 +62,7 @@ func (d *Dir) Check(ctx context.Context) Fault {
 // tryToWrite creates a file in the directory of logs, syncs it, and removes it. After a loss it
 // writes as much as a log writes together.
 func (d *Dir) tryToWrite() error {
-	if d.store.Shared() {
+	if d.options.Store.Shared() {
 		return nil // the store's own check covers it
 	}
 	size := 1

@@ -345,3 +345,13 @@ func BenchmarkAppend(b *testing.B) {
 		b.Fatal(err)
 	}
 }
+
+// Next waits for the next record and returns it; its Data is valid until the next call. It returns io.EOF
+// when the execution has ended and there is no more record, even if a power cut damaged the log's end.
+// It returns ctx's cause when ctx ends.
+func (r *Reader) Next(ctx context.Context) (Record, error) {
+	if err := r.Wait(ctx); err != nil {
+		return Record{}, err
+	}
+	return r.TryNext()
+}

@@ -47,8 +47,10 @@ func (f File) Size() (int64, error) {
 }
 
 // Open implements Place.
-func (f File) Open() (Bytes, error) {
-	file, err := os.Open(string(f))
+func (f File) Open() (Bytes, error) { return opened(os.Open(string(f))) }
+
+// opened returns an open file, and no nil pointer in an interface.
+func opened(file *os.File, err error) (Written, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -65,20 +67,11 @@ func (f File) Create() (Written, error) {
 		}
 		file, err = os.OpenFile(string(f), flags, 0o600)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return file, nil
+	return opened(file, err)
 }
 
 // Reopen implements Place.
-func (f File) Reopen() (Written, error) {
-	file, err := os.OpenFile(string(f), os.O_RDWR, 0)
-	if err != nil {
-		return nil, err
-	}
-	return file, nil
-}
+func (f File) Reopen() (Written, error) { return opened(os.OpenFile(string(f), os.O_RDWR, 0)) }
 
 // PutAside implements Place.
 func (f File) PutAside() error { return os.Rename(string(f), string(f)+Unreadable) }

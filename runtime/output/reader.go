@@ -61,16 +61,6 @@ func (r *Reader) Torn() bool {
 // Position returns the position after the last record read.
 func (r *Reader) Position() int64 { return r.position }
 
-// Next waits for the next record and returns it; its Data is valid until the next call. It returns io.EOF
-// when the execution has ended and there is no more record, even if a power cut damaged the log's end.
-// It returns ctx's cause when ctx ends.
-func (r *Reader) Next(ctx context.Context) (Record, error) {
-	if err := r.Wait(ctx); err != nil {
-		return Record{}, err
-	}
-	return r.TryNext()
-}
-
 // Wait waits until TryNext has a record or the end.
 func (r *Reader) Wait(ctx context.Context) error {
 	for {
@@ -89,7 +79,8 @@ func (r *Reader) Wait(ctx context.Context) error {
 // ErrWait says that there is no further record yet.
 var ErrWait = errors.New("no output yet")
 
-// TryNext is like Next but returns ErrWait instead of waiting.
+// TryNext returns the next record; its Data is valid until the next call. It returns ErrWait if there is none yet, and
+// io.EOF when the execution has ended and there is no more record, even if a power cut damaged the log's end.
 func (r *Reader) TryNext() (Record, error) {
 	record, n, err := r.peek()
 	if err == nil {

@@ -46,7 +46,6 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // errTorn says that bytes are no whole record: cut off, or damaged.
 var errTorn = errors.New("torn record")
 
-// encode appends r in its form on disk.
 func encode(to []byte, r Record) []byte {
 	start := len(to)
 	if r.Resized() {

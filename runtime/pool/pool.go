@@ -112,22 +112,10 @@ func (p *Pool) Environment() runtime.Environment { return *p.env.Load() }
 func (p *Pool) Closed() <-chan struct{} { return p.ended }
 
 // Ended reports whether Run has returned, so that the pool can be discarded.
-func (p *Pool) Ended() bool {
-	select {
-	case <-p.ended:
-		return true
-	default:
-		return false
-	}
-}
+func (p *Pool) Ended() bool { return syncs.Closed(p.ended) }
 
 // Hint reports that the cluster's runners may have changed. It never blocks.
-func (p *Pool) Hint() {
-	select {
-	case p.hints <- struct{}{}:
-	default:
-	}
-}
+func (p *Pool) Hint() { syncs.Offer(p.hints, struct{}{}) }
 
 // SetEnvironment changes the pool's environment, and revokes a Delete. An older revision changes
 // nothing. When it returns, Status is that of the new environment.
@@ -225,7 +213,6 @@ func (p *Pool) Renew(ctx context.Context, id runtime.RunnerID) (runtime.Runner, 
 	})
 }
 
-// use changes a claimed runner's number of uses, and renews the claim.
 func (p *Pool) use(ctx context.Context, id runtime.RunnerID, change int) (runtime.Runner, error) {
 	if ctx.Err() != nil {
 		return runtime.Runner{}, context.Cause(ctx)

@@ -303,3 +303,12 @@ func TestFloodOfATenantDoesNotDelayOthers(t *testing.T) {
 		}
 	})
 }
+
+// pop serves the next claim; nil means none.
+func (q *queue) pop() *waiter {
+	w := q.next()
+	if w != nil {
+		q.serve(w)
+	}
+	return w
+}

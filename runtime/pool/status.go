@@ -198,3 +198,67 @@ func next(ctx context.Context, p *Pool, changed <-chan struct{}) <-chan struct{}
 		return nil
 	}
 }
+
+// An AlertRule defines when a pool raises an alert: when fewer than Threshold of its size were idle
+// during all of Timeout.
+type AlertRule struct {
+	Threshold float64       // 0 to 1
+	Timeout   time.Duration // 0 means no alerts
+}
+
+// String describes the violated rule.
+func (r AlertRule) String() string {
+	return fmt.Sprintf("fewer than %g %% of the wanted runners were idle for %v", 100*r.Threshold, r.Timeout)
+}
+
+// An alarm is the state of an alert between two looks at the pool.
+type alarm struct {
+	lowSince time.Time // the zero time means enough are idle
+	raised   time.Time // the zero time means no standing alert
+	reloadAt time.Time // when to read the cluster's state again
+}
+
+// update returns the next alarm, whether to read the cluster's state again, and when to call it again
+// if nothing happens before; the zero value means never. It is a pure function.
+func (a alarm) update(now time.Time, rule AlertRule, idle, size int) (next alarm, reload bool, wake time.Time) {
+	if rule.Timeout == 0 || size == 0 || float64(idle) >= rule.Threshold*float64(size) {
+		return alarm{}, false, time.Time{}
+	}
+	if a.lowSince.IsZero() {
+		a.lowSince, a.reloadAt = now, now.Add(rule.Timeout)
+	}
+	if now.Before(a.reloadAt) {
+		return a, false, a.reloadAt
+	}
+	if a.raised.IsZero() {
+		a.raised = now
+	}
+	a.reloadAt = now.Add(rule.Timeout)
+	return a, true, a.reloadAt
+}
+
+// shortAfter is how long starts must have been blocked before their reason is reported for a pool that
+// is below its size but has idle runners. Room that the next removal frees comes sooner.
+const shortAfter = 2 * time.Second
+
+// silentAfter is how long a start without a reason from the cluster must have taken before it is
+// reported as the reason. A normal start takes seconds.
+const silentAfter = time.Minute // publish's message says it in words
+
+// A stall records since when a condition has held.
+type stall struct {
+	since time.Time // the zero time means that it doesn't hold
+}
+
+// note records whether the condition holds now. It returns when it will have held for after; the zero value means it
+// doesn't hold.
+func (s *stall) note(now time.Time, so bool, after time.Duration) time.Time {
+	switch {
+	case !so:
+		s.since = time.Time{}
+		return time.Time{}
+	case s.since.IsZero():
+		s.since = now
+	}
+	return s.since.Add(after)
+}

@@ -37,12 +37,13 @@ func (a *Account) set(q runtime.Quotas) {
 	}
 }
 
-// Acquire takes n units. It returns QUOTA_EXCEEDED, and takes nothing, if that would exceed the limit.
-func (a *Account) Acquire(r Resource, n int64) error {
-	var some Amounts
+func only(r Resource, n int64) (some Amounts) {
 	some[r] = n
-	return a.AcquireAll(some)
+	return some
 }
+
+// Acquire takes n units. It returns QUOTA_EXCEEDED, and takes nothing, if that would exceed the limit.
+func (a *Account) Acquire(r Resource, n int64) error { return a.AcquireAll(only(r, n)) }
 
 // AcquireAll takes some of several resources, or nothing. It returns QUOTA_EXCEEDED for the first whose
 // limit would be exceeded. Amounts that aren't positive fit even if a lowered limit is exceeded.
@@ -75,11 +76,7 @@ func (a *Account) AdoptAll(some Amounts) {
 }
 
 // Adopt takes n units even beyond the limit, for what a starting server finds in use.
-func (a *Account) Adopt(r Resource, n int64) {
-	var some Amounts
-	some[r] = n
-	a.AdoptAll(some)
-}
+func (a *Account) Adopt(r Resource, n int64) { a.AdoptAll(only(r, n)) }
 
 // Room returns what Acquire of one unit would return, and takes nothing.
 func (a *Account) Room(r Resource) error {
@@ -112,11 +109,7 @@ func (a *Account) Pend(n int64) {
 }
 
 // Release releases n units, which may admit waiting callers. Releasing more than are taken does nothing.
-func (a *Account) Release(r Resource, n int64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.put(r, n)
-}
+func (a *Account) Release(r Resource, n int64) { a.ReleaseAll(only(r, n)) }
 
 // ReleaseAll releases some of several resources.
 func (a *Account) ReleaseAll(some Amounts) {
@@ -151,12 +144,10 @@ func (a *Account) Wait(ctx context.Context, r Resource, longest time.Duration) e
 	place := a.waiting[r].PushBack(served)
 	a.serve(r)
 	a.mu.Unlock()
-	late := time.NewTimer(longest)
-	defer late.Stop()
 	select {
 	case <-served:
 		return nil
-	case <-late.C:
+	case <-time.After(longest):
 	case <-ctx.Done():
 	}
 	a.mu.Lock()
@@ -226,7 +217,6 @@ func (a *Account) turn(now time.Time) {
 	}
 }
 
-// usage returns what the tenant uses now, with its limits.
 func (a *Account) usage() Usage {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -248,4 +238,51 @@ func dayOf(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 // untilMidnight returns how long the present day in UTC still lasts.
 func untilMidnight(now time.Time) time.Duration {
 	return now.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(now)
+}
+
+// minute is the length of the window of claims.
+const minute = 60 * time.Second
+
+// mostUnlimited bounds the remembered claims of a tenant without a limit, to 800 kB. Its usage
+// shows no more.
+const mostUnlimited = 100_000
+
+// A window contains the times of the claims of the last 60 seconds, oldest first, in 8 bytes each.
+// There are at most as many as the limit allows, or mostUnlimited.
+type window struct {
+	times []time.Duration
+	old   int // number of first times that have been dropped
+}
+
+// len returns the number of claims in the window, including those that forget would drop now.
+func (w *window) len() int64 { return int64(len(w.times) - w.old) }
+
+// forget drops claims that are 60 seconds old.
+func (w *window) forget(now time.Duration) {
+	for w.old < len(w.times) && now-w.times[w.old] >= minute {
+		w.old++
+	}
+	switch {
+	case w.old == len(w.times):
+		w.times, w.old = nil, 0
+	case w.old > len(w.times)/2: // each time is moved once on average
+		w.times = append(make([]time.Duration, 0, len(w.times)), w.times[w.old:]...)
+		w.old = 0
+	}
+}
+
+func (w *window) add(now time.Duration, limit int64) {
+	if limit == unlimited && w.len() == mostUnlimited {
+		w.old++
+		w.forget(now)
+	}
+	w.times = append(w.times, now)
+}
+
+// free returns the time until fewer than limit claims are younger than 60 seconds; 0: never.
+func (w *window) free(now time.Duration, limit int64) time.Duration {
+	if limit == 0 {
+		return 0
+	}
+	return w.times[int64(len(w.times))-limit] + minute - now
 }

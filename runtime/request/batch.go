@@ -96,7 +96,6 @@ func OwnStdin() error {
 	return runtime.Invalid("stdin", "must be given for each case: use cases.0.stdin and so on instead")
 }
 
-// step checks the build and returns its step.
 func (in Build) step() (batch.Step, error) {
 	argv, err := command(in.Command, in.Shell)
 	if err == nil {
@@ -122,7 +121,7 @@ func (c Case) step(shared batch.Shared, bounds batch.Bounds, left *int) (batch.S
 		total += len(arg)
 	}
 	for i, arg := range c.Args {
-		if err := argument(fmt.Sprintf("args.%d", i), arg); err != nil {
+		if err := text(fmt.Sprintf("args.%d", i), arg, maxArgBytes); err != nil {
 			return step, err
 		}
 		total += len(arg)
@@ -162,8 +161,8 @@ func (c Case) comparison(left *int) (*runtime.Comparison, error) {
 
 // within prefixes the field that an error names.
 func within(prefix string, err error) error {
-	var typed *runtime.Error
-	if !errors.As(err, &typed) || typed.Field == "" {
+	typed, ok := errors.AsType[*runtime.Error](err)
+	if !ok || typed.Field == "" {
 		return err
 	}
 	return runtime.Invalid(prefix+typed.Field, "%s", typed.Message)

@@ -1,10 +1,10 @@
 package request
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"strings"
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -46,37 +46,23 @@ func (in Claim) Parse() (pool.Claim, error) {
 	}
 	if err == nil && in.Holder != nil {
 		claim.Claim.Holder, claim.Claim.HolderScope, claim.Claim.Input = *in.Holder, in.Keys, ""
-		err = in.validateHolder()
+		if err = runtime.ValidateHolder(*in.Holder); in.Key != "" {
+			err = runtime.Invalid("holder", "can't be combined with idempotencyKey: a claim with a holder is safe to repeat without one")
+		}
 	}
 	return claim, err
-}
-
-// validateHolder checks the holder, which isn't nil.
-func (in Claim) validateHolder() error {
-	if in.Key != "" {
-		return runtime.Invalid("holder", "can't be combined with idempotencyKey: a claim with a holder is safe to repeat without one")
-	}
-	return runtime.ValidateHolder(*in.Holder)
 }
 
 // ParsePart checks a claim that is part of a run. It sets neither key nor holder.
 func (in Claim) ParsePart() (pool.Claim, error) {
 	claim := pool.Claim{Claim: runtime.Claim{Tenant: in.Tenant, InactivityTimeout: defaultInactivity, Labels: in.Labels}, Caller: in.Caller}
-	var err error
-	if in.InactivityTimeout != nil {
-		if claim.Claim.InactivityTimeout, err = seconds("inactivityTimeout", *in.InactivityTimeout, maxInactivity); err != nil {
-			return claim, err
-		}
-	}
-	if in.WaitFor != nil {
-		if claim.WaitFor, err = seconds("waitFor", *in.WaitFor, MaxWait); err != nil {
-			return claim, err
-		}
-	}
-	if err := runtime.ValidateLabels(in.Labels); err != nil {
-		return claim, err
-	}
-	if err := validateKey(in.Key); err != nil {
+	err := cmp.Or(
+		bounded(&claim.Claim.InactivityTimeout, "inactivityTimeout", in.InactivityTimeout, time.Second, 0, int64(maxInactivity/time.Second), "seconds"),
+		bounded(&claim.WaitFor, "waitFor", in.WaitFor, time.Second, 0, int64(MaxWait/time.Second), "seconds"),
+		runtime.ValidateLabels(in.Labels),
+		text("idempotencyKey", in.Key, maxKeyBytes),
+	)
+	if err != nil {
 		return claim, err
 	}
 	// A retry may wait longer or shorter, so WaitFor isn't part of the input.
@@ -86,14 +72,6 @@ func (in Claim) ParsePart() (pool.Claim, error) {
 		Labels      []runtime.Label
 	}{in.EnvironmentID, claim.Claim.InactivityTimeout, in.Labels})
 	return claim, nil
-}
-
-// validateKey checks an idempotency key; "" means none.
-func validateKey(key string) error {
-	if len(key) > maxKeyBytes || strings.ContainsRune(key, 0) {
-		return runtime.Invalid("idempotencyKey", "must be at most %d bytes without NUL", maxKeyBytes)
-	}
-	return nil
 }
 
 // Digest returns a fingerprint of a request that is made with an idempotency key.

@@ -5,6 +5,7 @@
 package request
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -64,32 +65,18 @@ func (in Environment) Apply(stored runtime.Environment, exists bool, pin runtime
 	set(&env.Isolation, in.Isolation)
 	set(&env.Runtime, in.Runtime)
 	set(&env.OutputLimit, in.OutputLimit)
-	if in.ExposedPorts != nil {
-		env.Network.ExposedPorts = in.ExposedPorts
-	}
-	if in.Allow != nil {
-		env.Network.Allow = in.Allow
-	}
-	if in.AllowNames != nil {
-		env.Network.AllowNames = in.AllowNames
-	}
 	set(&env.Network.BandwidthMbit, in.BandwidthMbit)
-	if in.Variables != nil {
-		env.Variables = in.Variables
-	}
+	setAll(&env.Network.ExposedPorts, in.ExposedPorts)
+	setAll(&env.Network.Allow, in.Allow)
+	setAll(&env.Network.AllowNames, in.AllowNames)
+	setAll(&env.Variables, in.Variables)
 	if in.Warm != nil {
 		if env.Warm = in.Warm; in.Warm.Interpreter == runtime.InterpreterNone {
 			env.Warm = nil
 		}
 	}
-	if in.DefaultTimeLimit != nil {
-		limit, err := seconds("defaultTimeLimit", *in.DefaultTimeLimit, runtime.MaxTimeLimit)
-		if err != nil {
-			return env, err
-		}
-		env.DefaultTimeLimit = limit
-	}
-	if err := env.Validate(); err != nil {
+	err := bounded(&env.DefaultTimeLimit, "defaultTimeLimit", in.DefaultTimeLimit, time.Second, 0, int64(runtime.MaxTimeLimit/time.Second), "seconds")
+	if err := cmp.Or(err, env.Validate()); err != nil {
 		return env, err
 	}
 	if exists && env.Same(stored) {
@@ -109,10 +96,9 @@ func set[T any](to *T, from *T) {
 	}
 }
 
-// seconds converts a client's seconds, or returns INVALID_INPUT with the allowed range.
-func seconds(field string, value int, most time.Duration) (time.Duration, error) {
-	if err := runtime.Between(field, int64(value), 0, int64(most/time.Second), "seconds"); err != nil {
-		return 0, err
+// setAll overwrites a list that the client named.
+func setAll[T any](to *[]T, from []T) {
+	if from != nil {
+		*to = from
 	}
-	return time.Duration(value) * time.Second, nil
 }

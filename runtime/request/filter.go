@@ -1,6 +1,7 @@
 package request
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -63,13 +64,15 @@ const maxSearchedText = 256
 
 // CheckExecutions returns INVALID_INPUT if nothing can match.
 func CheckExecutions(f Executions) error {
-	if len(f.Command) > maxSearchedText || strings.ContainsRune(f.Command, 0) {
-		return runtime.Invalid("command", "must be at most %d bytes without NUL", maxSearchedText)
+	return cmp.Or(text("command", f.Command, maxSearchedText), text("text", f.Text, maxSearchedText), validateFilter(f.Labels, f.From, f.To))
+}
+
+// text returns INVALID_INPUT for field if a text is longer than most bytes, or contains NUL.
+func text(field, value string, most int) error {
+	if len(value) > most || strings.ContainsRune(value, 0) {
+		return runtime.Invalid(field, "must be at most %d bytes without NUL", most)
 	}
-	if len(f.Text) > maxSearchedText || strings.ContainsRune(f.Text, 0) {
-		return runtime.Invalid("text", "must be at most %d bytes without NUL", maxSearchedText)
-	}
-	return validateFilter(f.Labels, f.From, f.To)
+	return nil
 }
 
 // Batches selects batches; a zero field selects all.

@@ -3,7 +3,6 @@ package request
 import (
 	"cmp"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -19,11 +18,7 @@ const (
 	maxCommandArgs  = 4096
 )
 
-// The bounds of a lease.
-const (
-	minLease = 10 * time.Second
-	maxLease = runtime.MaxTimeLimit
-)
+const minLease = 10 * time.Second
 
 // A Start requests a command in a claimed runner. Exactly one of Command and Shell is set.
 type Start struct {
@@ -69,45 +64,28 @@ func (in Start) Execution() (runtime.Execution, error) {
 	if x.Command, err = command(in.Command, in.Shell); err != nil {
 		return x, err
 	}
-	if err := runtime.ValidateCommandLine(in.CommandLine); err != nil {
-		return x, err
-	}
-	if err := runtime.ValidateLabels(in.Labels); err != nil {
-		return x, err
-	}
-	if err := runtime.ValidateVariables("variables", in.Variables); err != nil {
-		return x, err
-	}
 	if in.WorkingDirectory != "" {
-		if err := files.ValidatePath("workingDirectory", in.WorkingDirectory); err != nil {
-			return x, err
-		}
+		err = files.ValidatePath("workingDirectory", in.WorkingDirectory)
 	}
-	if in.TimeLimit != nil {
-		if x.TimeLimit, err = seconds("timeLimit", *in.TimeLimit, runtime.MaxTimeLimit); err != nil {
-			return x, err
-		}
-	}
-	if in.Lease != nil {
-		if err := runtime.Between("lease", int64(*in.Lease), int64(minLease/time.Second), int64(maxLease/time.Second), "seconds"); err != nil {
-			return x, err
-		}
-		x.Lease = time.Duration(*in.Lease) * time.Second
-	}
-	if in.Terminal != nil {
-		if err := CheckTerminal("terminal.", *in.Terminal); err != nil {
-			return x, err
-		}
-	}
-	if x.Limits, err = in.limits(); err != nil {
-		return x, err
-	}
-	if in.OutputLimit != nil {
-		if err := runtime.Between("limits.outputBytes", *in.OutputLimit, runtime.MinOutputLimit, runtime.MaxOutputLimit, "bytes"); err != nil {
-			return x, err
-		}
-	}
-	if err := validateKey(in.Key); err != nil {
+	// A nil limit is left out. The first error counts.
+	const longest = int64(runtime.MaxTimeLimit / time.Second)
+	var outputLimit int64
+	err = cmp.Or(
+		runtime.ValidateCommandLine(in.CommandLine),
+		runtime.ValidateLabels(in.Labels),
+		runtime.ValidateVariables("variables", in.Variables),
+		err,
+		bounded(&x.TimeLimit, "timeLimit", in.TimeLimit, time.Second, 0, longest, "seconds"),
+		bounded(&x.Lease, "lease", in.Lease, time.Second, int64(minLease/time.Second), longest, "seconds"),
+		CheckTerminal("terminal.", in.Terminal),
+		bounded(&x.Limits.CPU, "limits.cpuSeconds", in.CPUSeconds, time.Second, 1, longest, "seconds"),
+		bounded(&x.Limits.Processes, "limits.processes", in.Processes, 1, 1, runtime.MaxProcesses, "processes"),
+		bounded(&x.Limits.OpenFiles, "limits.openFiles", in.OpenFiles, 1, runtime.MinOpenFiles, runtime.MaxOpenFiles, "files"),
+		bounded(&x.Limits.FileSize, "limits.fileSize", in.FileSize, 1, 1, runtime.MaxFileSize, "bytes"),
+		bounded(&outputLimit, "limits.outputBytes", in.OutputLimit, 1, runtime.MinOutputLimit, runtime.MaxOutputLimit, "bytes"),
+		text("idempotencyKey", in.Key, maxKeyBytes),
+	)
+	if err != nil {
 		return x, err
 	}
 	in.Key = "" // the input identifies what a key was used for, so it excludes the key
@@ -115,44 +93,27 @@ func (in Start) Execution() (runtime.Execution, error) {
 	return x, nil
 }
 
-// limits checks and returns the limits that the agent enforces.
-func (in Start) limits() (l runtime.Limits, err error) {
-	if in.CPUSeconds != nil {
-		if err := runtime.Between("limits.cpuSeconds", int64(*in.CPUSeconds), 1, int64(runtime.MaxTimeLimit/time.Second), "seconds"); err != nil {
-			return l, err
-		}
-		l.CPU = time.Duration(*in.CPUSeconds) * time.Second
+// bounded sets a field to a client's value in units, or returns INVALID_INPUT unless low ≤ value ≤ high. With a
+// nil value it does nothing.
+func bounded[V int | int64, T ~int | ~int64](to *T, field string, value *V, unit T, low, high int64, units string) error {
+	if value == nil {
+		return nil
 	}
-	if in.Processes != nil {
-		if err := runtime.Between("limits.processes", int64(*in.Processes), 1, runtime.MaxProcesses, "processes"); err != nil {
-			return l, err
-		}
-		l.Processes = *in.Processes
-	}
-	if in.OpenFiles != nil {
-		if err := runtime.Between("limits.openFiles", int64(*in.OpenFiles), runtime.MinOpenFiles, runtime.MaxOpenFiles, "files"); err != nil {
-			return l, err
-		}
-		l.OpenFiles = *in.OpenFiles
-	}
-	if in.FileSize != nil {
-		if err := runtime.Between("limits.fileSize", *in.FileSize, 1, runtime.MaxFileSize, "bytes"); err != nil {
-			return l, err
-		}
-		l.FileSize = *in.FileSize
-	}
-	return l, nil
+	*to = T(*value) * unit
+	return runtime.Between(field, int64(*value), low, high, units)
 }
 
-// CheckTerminal checks the size of a terminal. In errors, prefix precedes the field's name.
-func CheckTerminal(prefix string, size runtime.TerminalSize) error {
-	if err := runtime.Between(prefix+"columns", int64(size.Columns), 1, runtime.MaxTerminalSize, "columns"); err != nil {
-		return err
+// CheckTerminal checks the size of a terminal, if there is one. In errors, prefix precedes the field's name.
+func CheckTerminal(prefix string, size *runtime.TerminalSize) error {
+	if size == nil {
+		return nil
 	}
-	return runtime.Between(prefix+"rows", int64(size.Rows), 1, runtime.MaxTerminalSize, "rows")
+	return cmp.Or(
+		runtime.Between(prefix+"columns", int64(size.Columns), 1, runtime.MaxTerminalSize, "columns"),
+		runtime.Between(prefix+"rows", int64(size.Rows), 1, runtime.MaxTerminalSize, "rows"),
+	)
 }
 
-// command returns the argv that a client requested.
 func command(argv []string, script *string) ([]string, error) {
 	switch {
 	case script != nil && argv != nil:
@@ -164,7 +125,7 @@ func command(argv []string, script *string) ([]string, error) {
 	case script != nil && *script == "":
 		return nil, runtime.Invalid("shell", "must not be empty")
 	case script != nil:
-		if err := argument("shell", *script); err != nil {
+		if err := text("shell", *script, maxArgBytes); err != nil {
 			return nil, err
 		}
 		return []string{runtime.Shell, "-c", *script}, nil
@@ -174,7 +135,7 @@ func command(argv []string, script *string) ([]string, error) {
 	}
 	total := 0
 	for i, arg := range argv {
-		if err := argument(fmt.Sprintf("command.%d", i), arg); err != nil {
+		if err := text(fmt.Sprintf("command.%d", i), arg, maxArgBytes); err != nil {
 			return nil, err
 		}
 		total += len(arg)
@@ -183,14 +144,6 @@ func command(argv []string, script *string) ([]string, error) {
 		return nil, runtime.Invalid("command", "must be at most %d bytes in total, not %d", maxCommandBytes, total)
 	}
 	return argv, nil
-}
-
-// argument checks one argument of a command. Errors name field.
-func argument(field, arg string) error {
-	if len(arg) > maxArgBytes || strings.ContainsRune(arg, 0) {
-		return runtime.Invalid(field, "must be at most %d bytes without NUL", maxArgBytes)
-	}
-	return nil
 }
 
 // A Stdin is data for a running command's stdin.

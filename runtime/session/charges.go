@@ -14,7 +14,6 @@ type charges struct {
 	runners map[runtime.RunnerID]*charge
 }
 
-// A charge is the account of a runner with executions.
 type charge struct {
 	executions int
 	until      time.Duration // host's count up to which CPU time has been charged

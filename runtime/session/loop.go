@@ -69,7 +69,6 @@ type kill struct {
 	timedOut bool            // the deadline passed: the runner is being removed
 }
 
-// A runnerExit is when and why the runner ended.
 type runnerExit struct {
 	at     time.Time
 	reason runtime.GoneReason // "" means it exists
@@ -120,8 +119,7 @@ func (s *Session) lead(ctx context.Context, pool Pool) *result {
 	defer close(o.over)
 	o.recall(time.Now())
 	o.try(ctx, time.Now())
-	tick := time.NewTicker(checkEvery)
-	defer tick.Stop()
+	tick := time.Tick(checkEvery)
 	for o.end == nil {
 		select {
 		case <-ctx.Done():
@@ -134,7 +132,7 @@ func (s *Session) lead(ctx context.Context, pool Pool) *result {
 			o.kill(ctx, outcome)
 		case reason := <-s.goes:
 			o.gone(reason, time.Now())
-		case now := <-tick.C:
+		case now := <-tick:
 			o.check(ctx, now)
 		}
 	}
@@ -182,8 +180,7 @@ func (o *loop) join(stream *agent.Session) {
 func (o *loop) attempted(ctx context.Context, now time.Time) {
 	a := o.tries.attempt
 	o.reach.observe(a)
-	var refused *agent.Error
-	isRefusal := errors.As(a.err, &refused)
+	refused, isRefusal := errors.AsType[*agent.Error](a.err)
 	facts := Facts{Killed: o.killed.reason, Limits: o.limits()}
 	// The order of the cases matters: a reported exit counts even if the runner is gone.
 	switch {

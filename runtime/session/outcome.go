@@ -152,7 +152,6 @@ func signalCause(f Facts) string {
 	return ""
 }
 
-// signalCauses has the usual causes of signals that the kernel or a C library sends.
 var signalCauses = map[string]string{
 	"SIGABRT": "it ended itself, for example by abort(), a failed assertion or an uncaught exception of C++",
 	"SIGBUS":  "it used a part of a mapped file that doesn't exist, for example after its file system was full",

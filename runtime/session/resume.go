@@ -55,7 +55,6 @@ func (b Begin) Encode() []byte {
 	return text
 }
 
-// recovered is what an earlier server stored about a session.
 type recovered struct {
 	killed runtime.Outcome    // why it killed the execution; "" means it didn't
 	gone   runtime.GoneReason // why the runner ended; "" means it exists

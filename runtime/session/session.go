@@ -163,10 +163,7 @@ func (s *Session) RunnerGone(reason runtime.GoneReason) {
 	if reason == "" {
 		reason = runtime.GoneUnknown
 	}
-	select {
-	case s.goes <- reason:
-	default:
-	}
+	syncs.Offer(s.goes, reason)
 }
 
 // Kill ends the execution with outcome; the first reason counts. It returns once the reason is stored, so
@@ -187,12 +184,7 @@ func (s *Session) Lapse(ctx context.Context) {
 }
 
 // hintKill is like Kill but doesn't wait.
-func (s *Session) hintKill(outcome runtime.Outcome) {
-	select {
-	case s.kills <- outcome:
-	default:
-	}
-}
+func (s *Session) hintKill(outcome runtime.Outcome) { syncs.Offer(s.kills, outcome) }
 
 // Signal sends a signal ("SIGTERM") to the command, once it runs.
 func (s *Session) Signal(ctx context.Context, name string) error {
@@ -211,8 +203,7 @@ func (s *Session) control(ctx context.Context, send func(*agent.Session) error) 
 		stream, changed := s.stream.Get()
 		if stream != nil {
 			err := send(stream)
-			var refused *agent.Error
-			if errors.As(err, &refused) {
+			if refused, ok := errors.AsType[*agent.Error](err); ok {
 				return runtime.Wrap(runtime.CodeConflict, err, "%s: claim a new runner", refused.Message)
 			}
 			if err == nil {
@@ -247,9 +238,7 @@ func (s *Session) change(f func(runtime.Execution) runtime.Execution) runtime.Ex
 
 // closeOnce closes a channel, which only one goroutine may close, unless it is closed already.
 func closeOnce(c chan struct{}) {
-	select {
-	case <-c:
-	default:
+	if !syncs.Closed(c) {
 		close(c)
 	}
 }

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"encoding/hex"
 	"fmt"
@@ -25,7 +24,6 @@ type AuditRow struct {
 	Value  []byte
 }
 
-// auditColumns is the number of an AuditRow's fields.
 const auditColumns = 8
 
 // MostAuditRows bounds the rows of one AppendAudit.
@@ -78,60 +76,38 @@ func (s *Store) Audit(ctx context.Context, q AuditFilter, first int, after strin
 		return nil, false, err
 	}
 	defer leave()
-	var conditions []string
-	var args []any
-	where := func(condition string, arg any) {
-		args = append(args, arg)
-		conditions = append(conditions, fmt.Sprintf("%s $%d", condition, len(args)))
-	}
-	if q.Tenant != nil {
-		where("tenant =", *q.Tenant)
-	}
-	if q.Actor != "" {
-		where("actor =", q.Actor)
-	}
-	if q.Action != "" {
-		where("action =", q.Action)
-	}
-	if q.Object != "" {
-		where("object <> '' AND object =", q.Object) // so that the index is used
-	}
+	selected := selection{id: "id"}
+	selected.ofTenant("tenant", q.Tenant)
+	selected.equal("actor", q.Actor)
+	selected.equal("action", q.Action)
+	selected.equal("object <> '' AND object", q.Object) // so that the index is used
 	if q.Failed != nil {
-		conditions = append(conditions, fmt.Sprintf("failed = %d", bit(*q.Failed))) // a literal, so that the index is used
+		selected.add(fmt.Sprintf("failed = %d", bit(*q.Failed))) // a literal, so that the index is used
 	}
 	if !q.From.IsZero() {
-		where("id >=", firstID(q.From))
+		selected.add("id >= %s", firstID(q.From))
 	}
 	if !q.To.IsZero() {
-		where("id <", firstID(q.To))
+		selected.add("id < %s", firstID(q.To))
 	}
-	if q.NewestFirst {
-		where("id <", cmp.Or(after, "\U0010FFFF")) // above all ids
-	} else {
-		where("id >", after)
-	}
-	order := "id"
-	if q.NewestFirst {
-		order = "id DESC"
-	}
-	statement := fmt.Sprintf("SELECT id, tenant, actor, action, object, at, failed = 1, value FROM audit WHERE %s ORDER BY %s LIMIT $%d",
-		strings.Join(conditions, " AND "), order, len(args)+1)
-	bytes, last := 0, len(args)-1 // the index of the id
-	err = s.inRounds("read the audit log", first+1, func(limit int) (*database.Rows, error) {
-		return s.db.Query(ctx, statement, append(args, limit)...)
-	}, func(scan func(...any) error) (full bool, err error) {
+	bytes := 0
+	err = s.inRounds(ctx, "read the audit log", first+1, func(limit int) (string, []any) {
+		round := selected
+		where := round.page(q.NewestFirst, limit, after)
+		return "SELECT id, tenant, actor, action, object, at, failed = 1, value FROM audit WHERE " + where, round.args
+	}, func(scan func(...any) error) error {
 		var r AuditRow
 		var at int64
 		if err := scan(&r.ID, &r.Tenant, &r.Actor, &r.Action, &r.Object, &at, &r.Failed, &r.Value); err != nil {
-			return false, err
+			return err
 		}
 		if bytes += len(r.Value); len(page) == first || bytes > s.pageBytes && len(page) > 0 {
 			more = true
-			return true, nil
+			return database.ErrStop
 		}
 		r.At = time.UnixMilli(at)
-		page, args[last] = append(page, r), r.ID
-		return false, nil
+		page, after = append(page, r), r.ID
+		return nil
 	})
 	if database.HasNUL(err) { // no column contains NUL
 		return nil, false, nil

@@ -1,12 +1,10 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -20,7 +18,6 @@ type BatchStep struct {
 	Expected []byte // output, see ExpectedOutput
 }
 
-// expectedPart is the size of the parts of an expected output.
 const expectedPart = 64 << 10
 
 // AddBatch stores a new batch with what its owner needs: start, shared by all its executions, and
@@ -187,25 +184,14 @@ type BatchFilter struct {
 
 // Batches returns at most first+1 batches after an id, and the number of all that match.
 func (s *Store) Batches(ctx context.Context, q BatchFilter, first int, after runtime.BatchID) (all []runtime.Batch, total int, err error) {
-	var selected selection
-	if q.RunnerID != "" {
-		selected.add("runner = %s", q.RunnerID)
-	}
-	if q.EnvironmentID != "" {
-		selected.add("environment = %s", q.EnvironmentID)
-	}
-	if q.Tenant != nil {
-		selected.add("tenant = %s", string(*q.Tenant))
-	}
-	where, args := selected.where(), selected.args
-	if err := s.db.QueryRow(ctx, "SELECT count(*) FROM batches WHERE "+where, args...).Scan(&total); err != nil {
+	selected := selection{id: "id"}
+	selected.equal("runner", string(q.RunnerID))
+	selected.equal("environment", string(q.EnvironmentID))
+	selected.ofTenant("tenant", q.Tenant)
+	if err := s.db.QueryRow(ctx, "SELECT count(*) FROM batches WHERE "+selected.where(), selected.args...).Scan(&total); err != nil {
 		return nil, 0, database.Wrap(err, "count batches")
 	}
-	order := fmt.Sprintf(" AND id > $%d ORDER BY id LIMIT $%d", len(args)+1, len(args)+2)
-	if q.NewestFirst {
-		order = fmt.Sprintf(" AND id < $%d ORDER BY id DESC LIMIT $%d", len(args)+1, len(args)+2)
-		after = cmp.Or(after, "\U0010FFFF") // above all ids
-	}
+	where := selected.page(q.NewestFirst, first+1, string(after))
 	err = s.db.Each(ctx, "list batches", func(scan func(...any) error) error {
 		var id runtime.ExecutionID
 		var value []byte
@@ -215,7 +201,7 @@ func (s *Store) Batches(ctx context.Context, q BatchFilter, first int, after run
 			all = append(all, b)
 		}
 		return err
-	}, "SELECT id, value FROM batches WHERE "+where+order, slices.Concat(args, []any{after, first + 1})...)
+	}, "SELECT id, value FROM batches WHERE "+where, selected.args...)
 	return all, total, err
 }
 
@@ -234,29 +220,28 @@ func (s *Store) BatchExecutions(ctx context.Context, b runtime.Batch, first, end
 		return nil, 0, err
 	}
 	defer leave()
-	all, until = map[int]CaseExecution{}, end
-	bytes := 0
-	err = s.inRounds("list the executions of a batch", end-first, func(limit int) (*database.Rows, error) {
-		return s.db.Query(ctx, "SELECT id, case_no, value FROM executions WHERE batch = $1 AND case_no >= $2 AND case_no < $3 ORDER BY case_no LIMIT $4", b.ID, first, end, limit)
-	}, func(scan func(...any) error) (full bool, err error) {
+	all = map[int]CaseExecution{}
+	until, bytes := end, 0
+	const statement = "SELECT id, case_no, value FROM executions WHERE batch = $1 AND case_no >= $2 AND case_no < $3 ORDER BY case_no LIMIT $4"
+	err = s.inRounds(ctx, "list the executions of a batch", end-first, func(limit int) (string, []any) {
+		return statement, []any{b.ID, first, end, limit}
+	}, func(scan func(...any) error) error {
 		var execution runtime.ExecutionID
 		var number int
 		var value []byte
 		var x runtime.Execution
 		if err := scan(&execution, &number, &value); err != nil {
-			return false, err
+			return err
 		}
 		if bytes += len(value); bytes > s.pageBytes && len(all) > 0 {
 			until = number
-			return true, nil
+			return database.ErrStop
 		}
 		first = number + 1
-		if err := json.Unmarshal(value, &x); err != nil {
-			s.unreadable.note(execution, err)
-			return false, nil //nolint:nilerr // health reports it
+		if s.unreadable.decode(execution, value, &x) {
+			all[number] = CaseExecution{x, len(value)}
 		}
-		all[number] = CaseExecution{x, len(value)}
-		return false, nil
+		return nil
 	})
 	return all, until, err
 }

@@ -1,13 +1,10 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"slices"
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -190,22 +187,18 @@ func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, af
 	}
 	defer leave()
 	all, counted := q.selections()
-	order := []any{all.id, ">", len(all.args) + 1, all.id, "", len(all.args) + 2}
 	from := after
-	if q.NewestFirst {
-		order[1], order[4] = "<", " DESC"
-		from = cmp.Or(from, "\U0010FFFF") // above all ids
-	}
-	statement := "SELECT id, value FROM " + all.from + " WHERE " + all.where() + fmt.Sprintf(" AND %s %s $%d ORDER BY %s%s LIMIT $%d", order...)
 	var page ExecutionPage
 	// Each round reads one row more than the page has room for, to learn whether others follow.
 	for seen, wanted := 1, 1; seen == wanted && !page.More; page.Total += seen {
 		wanted = min(first-len(page.Executions)+1, s.roundRows) // another round also if some were unreadable
-		rows, err := s.db.Query(ctx, statement, slices.Concat(all.args, []any{from, wanted})...)
-		if err != nil {
-			return ExecutionPage{}, database.Wrap(err, "list executions")
-		}
-		seen, from, err = s.readPage(rows, &page, first)
+		round := all
+		where := round.page(q.NewestFirst, wanted, string(from))
+		seen = 0
+		err := s.db.Each(ctx, "list executions", func(scan func(...any) error) error {
+			seen++
+			return s.readPage(scan, &page, first, &from)
+		}, "SELECT id, value FROM "+all.from+" WHERE "+where, round.args...)
 		if err != nil {
 			return ExecutionPage{}, err
 		}
@@ -244,18 +237,20 @@ func enter(ctx context.Context, limiter *fairqueue.Limiter, only *runtime.Tenant
 	return limiter.Waiter(tenant, access.FromContext(ctx).ID, 0).Enter(ctx)
 }
 
-// inRounds reads at most most rows of a list. query returns the next ones, at most limit. add adds one,
-// and reports whether the page is full.
-func (s *Store) inRounds(doing string, most int, query func(limit int) (*database.Rows, error), add func(scan func(...any) error) (full bool, err error)) error {
+// inRounds reads at most most rows of a list. statement returns the statement for the next ones, at most
+// limit. add adds a row, or returns [database.ErrStop] if the page is full.
+func (s *Store) inRounds(ctx context.Context, doing string, most int, statement func(limit int) (text string, args []any), add func(scan func(...any) error) error) error {
 	for more := true; more && most > 0; {
-		limit := min(most, s.roundRows)
-		rows, err := query(limit)
+		limit, seen, full := min(most, s.roundRows), 0, false
+		text, args := statement(limit)
+		err := s.db.Each(ctx, doing, func(scan func(...any) error) error {
+			seen++
+			err := add(scan)
+			full = errors.Is(err, database.ErrStop)
+			return err
+		}, text, args...)
 		if err != nil {
-			return database.Wrap(err, doing)
-		}
-		seen, full, err := readRound(rows, add)
-		if err != nil {
-			return database.Wrap(err, doing)
+			return err
 		}
 		more = seen == limit && !full
 		most -= seen
@@ -263,40 +258,21 @@ func (s *Store) inRounds(doing string, most int, query func(limit int) (*databas
 	return nil
 }
 
-// readRound adds rows until the page is full or rows end. It returns how many it added.
-func readRound(rows *database.Rows, add func(scan func(...any) error) (full bool, err error)) (seen int, full bool, err error) {
-	defer rows.Close()
-	for rows.Next() {
-		if full, err = add(rows.Scan); full || err != nil {
-			return seen, full, err
-		}
-		seen++
+// readPage adds a row to a page unless it is full, and sets id to the row's.
+func (s *Store) readPage(scan func(...any) error, page *ExecutionPage, first int, id *runtime.ExecutionID) error {
+	var value []byte
+	var x runtime.Execution
+	if err := scan(id, &value); err != nil {
+		return err
 	}
-	return seen, false, rows.Err()
-}
-
-// readPage adds rows to a page until it is full or rows end. It returns how many rows it read, and
-// the id of the last.
-func (s *Store) readPage(rows *database.Rows, page *ExecutionPage, first int) (seen int, last runtime.ExecutionID, err error) {
-	defer rows.Close()
-	for rows.Next() {
-		var value []byte
-		var x runtime.Execution
-		if err := rows.Scan(&last, &value); err != nil {
-			return 0, "", database.Wrap(err, "list executions")
-		}
-		seen++
-		page.bytes += len(value)
-		if page.More = len(page.Executions) == first || page.bytes > s.pageBytes && len(page.Executions) > 0; page.More {
-			return seen, last, nil
-		}
-		if err := json.Unmarshal(value, &x); err != nil {
-			s.unreadable.note(last, err)
-			continue
-		}
+	page.bytes += len(value)
+	if page.More = len(page.Executions) == first || page.bytes > s.pageBytes && len(page.Executions) > 0; page.More {
+		return database.ErrStop
+	}
+	if s.unreadable.decode(*id, value, &x) {
 		page.Executions, page.Sizes = append(page.Executions, x), append(page.Sizes, len(value))
 	}
-	return seen, last, database.Wrap(rows.Err(), "list executions")
+	return nil
 }
 
 // SpentKeyLife is how long a key stays spent after its object is gone.
@@ -341,4 +317,68 @@ func (s *Store) SpentKey(ctx context.Context, key string, now time.Time) (SpentK
 	}
 	k.Expires = time.Unix(expires, 0)
 	return k, err == nil, database.Wrap(err, "read a spent key")
+}
+
+// An Unfinished is an unfinished execution with what its owner needs to continue it.
+type Unfinished struct {
+	Execution runtime.Execution
+	Start     []byte             // from AddExecution
+	Killed    runtime.Outcome    // see NoteKilled
+	InputEnd  *int64             // see NoteInputEnd
+	Gone      runtime.GoneReason // see NoteGone
+}
+
+// Unfinished returns all unfinished executions, oldest first, except unreadable ones: see Unreadable.
+func (s *Store) Unfinished(ctx context.Context) ([]Unfinished, error) {
+	var all []Unfinished
+	err := s.db.Each(ctx, "list unfinished executions", func(scan func(...any) error) error {
+		var id runtime.ExecutionID
+		var value []byte
+		var u Unfinished
+		err := scan(&id, &value, &u.Start, &u.Killed, &u.InputEnd, &u.Gone)
+		if err == nil && s.unreadable.decode(id, value, &u.Execution) {
+			all = append(all, u)
+		}
+		return err
+	}, `SELECT e.id, e.value, r.start, coalesce(r.killed, ''), r.input_end, coalesce(r.gone, '')
+		FROM executions e LEFT JOIN restarts r ON r.execution = e.id WHERE e.state <> 'FINISHED' ORDER BY e.id`)
+	return all, err
+}
+
+// NoteKilled stores why an execution is being killed; the first reason stays.
+func (s *Store) NoteKilled(ctx context.Context, id runtime.ExecutionID, outcome runtime.Outcome) error {
+	return s.db.Exec(ctx, "note a kill", "UPDATE restarts SET killed = coalesce(killed, $1) WHERE execution = $2", outcome, id)
+}
+
+// NoteGone stores why the runner of unfinished executions is about to be removed, because nothing
+// else will say it afterwards. The last reason counts.
+func (s *Store) NoteGone(ctx context.Context, id runtime.RunnerID, reason runtime.GoneReason) error {
+	return s.db.Exec(ctx, "note the end of a runner", "UPDATE restarts SET gone = $1 WHERE execution IN (SELECT id FROM executions WHERE runner = $2 AND state <> 'FINISHED')", reason, id)
+}
+
+// NoteInputEnd stores that an execution's stdin was closed at an offset.
+func (s *Store) NoteInputEnd(ctx context.Context, id runtime.ExecutionID, offset int64) error {
+	return s.db.Exec(ctx, "note the end of a stdin", "UPDATE restarts SET input_end = $1 WHERE execution = $2", offset, id)
+}
+
+// Released reports whether a runner should have been released with one of its executions, or its
+// batch, and that has ended.
+func (s *Store) Released(ctx context.Context, id runtime.RunnerID) (bool, error) {
+	released := false
+	err := s.db.Each(ctx, "look for a release", func(scan func(...any) error) error {
+		var value []byte
+		var ended struct{ Release bool }
+		err := scan(&value)
+		released = released || err == nil && json.Unmarshal(value, &ended) == nil && ended.Release
+		return err
+	}, `SELECT value FROM executions WHERE runner = $1 AND finished IS NOT NULL
+		UNION ALL SELECT value FROM batches WHERE runner = $1 AND finished IS NOT NULL`, id)
+	return released, err
+}
+
+// Neighbours reports whether any execution of a runner ended after since, in whole milliseconds.
+func (s *Store) Neighbours(ctx context.Context, id runtime.RunnerID, since time.Time) (bool, error) {
+	var there bool
+	err := s.db.QueryRow(ctx, "SELECT EXISTS (SELECT 1 FROM executions WHERE runner = $1 AND finished > $2)", id, since.UnixMilli()).Scan(&there)
+	return there, database.Wrap(err, "look for neighbours")
 }

@@ -1,6 +1,8 @@
 package store
 
 import (
+	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -130,6 +132,32 @@ func (s *selection) add(condition string, args ...any) {
 	s.args = append(s.args, args...)
 }
 
+// equal adds the condition that a column has a value, unless that is "".
+func (s *selection) equal(column, value string) {
+	if value != "" {
+		s.add(column+" = %s", value)
+	}
+}
+
+// ofTenant adds the condition that a column has a tenant, unless that is nil.
+func (s *selection) ofTenant(column string, id *runtime.TenantID) {
+	if id != nil {
+		s.add(column+" = %s", string(*id))
+	}
+}
+
+// page adds the condition that rows follow the one with an id, and returns all conditions with the order and
+// the number of rows.
+func (s *selection) page(newestFirst bool, most int, after string) string {
+	comparison, order := " > %s", ""
+	if newestFirst {
+		comparison, order, after = " < %s", " DESC", cmp.Or(after, "\U0010FFFF") // above all ids
+	}
+	s.add(s.id+comparison, after)
+	s.args = append(s.args, most)
+	return fmt.Sprintf("%s ORDER BY %s%s LIMIT $%d", s.where(), s.id, order, len(s.args))
+}
+
 // selections returns the filter's selection, and an equivalent one that is faster to count.
 func (q ExecutionFilter) selections() (all, counted selection) {
 	if !q.searches() {
@@ -171,15 +199,9 @@ func (q ExecutionFilter) ended() (condition string, exact bool) {
 }
 
 func (q ExecutionFilter) among(s *selection) {
-	if q.RunnerID != "" {
-		s.add("e.runner = %s", q.RunnerID)
-	}
-	if q.EnvironmentID != "" {
-		s.add("e.environment = %s", q.EnvironmentID)
-	}
-	if q.Tenant != nil {
-		s.add("e.tenant = %s", string(*q.Tenant))
-	}
+	s.equal("e.runner", string(q.RunnerID))
+	s.equal("e.environment", string(q.EnvironmentID))
+	s.ofTenant("e.tenant", q.Tenant)
 	if len(q.States) > 0 {
 		s.add("e.state IN (%s)", distinct(q.States)...)
 	}
@@ -196,12 +218,8 @@ const idSlack = 2 * time.Hour
 
 // search adds the conditions on execution_search, cheapest first.
 func (q ExecutionFilter) search(s *selection) {
-	if q.EnvironmentID != "" {
-		s.add("s.environment = %s", q.EnvironmentID)
-	}
-	if q.Tenant != nil {
-		s.add("s.tenant = %s", string(*q.Tenant))
-	}
+	s.equal("s.environment", string(q.EnvironmentID))
+	s.ofTenant("s.tenant", q.Tenant)
 	if !q.From.IsZero() {
 		s.add("s.execution >= %s", firstID(q.From.Add(-idSlack)))
 		s.add("s.queued >= %s", nanoseconds(q.From))

@@ -111,20 +111,16 @@ type unreadable struct {
 // decode decodes a stored object. It reports whether it could; if not, health reports the object.
 func (u *unreadable) decode(id runtime.ExecutionID, value []byte, into any) bool {
 	err := json.Unmarshal(value, into)
-	if err != nil {
-		u.note(id, err)
+	if err == nil {
+		return true
 	}
-	return err == nil
-}
-
-// note records that an object's row can't be read.
-func (u *unreadable) note(id runtime.ExecutionID, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.rows == nil {
 		u.rows = map[runtime.ExecutionID]string{}
 	}
 	u.rows[id] = fmt.Sprintf("execution %s can't be read: %v", id, err)
+	return false
 }
 
 // Unreadable returns messages, sorted, about the executions that could not be read since the store

@@ -8,12 +8,10 @@ import (
 	"github.com/rockpool/rockpool/runtime/store/database"
 )
 
-// keepDays is how many days of tenants' usage are kept.
 const keepDays = 400
 
 // A TenantDay is the usage of a tenant's executions that ended on one day (UTC).
 type TenantDay struct {
-	Day         time.Time // its midnight, UTC
 	Tenant      runtime.TenantID
 	Executions  int64
 	CPU         time.Duration // user and system, in microseconds
@@ -29,16 +27,12 @@ func (s *Store) DayUse(ctx context.Context, day time.Time) ([]TenantDay, error) 
 	var all []TenantDay
 	err := s.db.Each(ctx, "read what tenants used", func(scan func(...any) error) error {
 		var u TenantDay
-		var day string
 		var micros int64
-		err := scan(&day, &u.Tenant, &u.Executions, &micros, &u.OutputBytes)
-		if err == nil {
-			u.Day, err = time.Parse(time.DateOnly, day)
-		}
+		err := scan(&u.Tenant, &u.Executions, &micros, &u.OutputBytes)
 		u.CPU = time.Duration(micros) * time.Microsecond
 		all = append(all, u)
 		return err
-	}, "SELECT day, tenant, executions, cpu_us, output_bytes FROM tenant_days WHERE day = $1 ORDER BY tenant", dayOf(day))
+	}, "SELECT tenant, executions, cpu_us, output_bytes FROM tenant_days WHERE day = $1 ORDER BY tenant", dayOf(day))
 	return all, err
 }
 

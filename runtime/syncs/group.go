@@ -100,26 +100,17 @@ func (g *Group[V]) Kept(key string) (value V, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c := g.calls[key]
-	if c == nil {
+	if c == nil || !Closed(c.done) {
 		return value, false
 	}
-	select {
-	case <-c.done:
-		return c.value, true
-	default:
-		return value, false
-	}
+	return c.value, true
 }
 
 // Forget removes the stored value of a key. It doesn't affect a running call.
 func (g *Group[V]) Forget(key string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if c := g.calls[key]; c != nil {
-		select {
-		case <-c.done:
-			delete(g.calls, key)
-		default:
-		}
+	if c := g.calls[key]; c != nil && Closed(c.done) {
+		delete(g.calls, key)
 	}
 }

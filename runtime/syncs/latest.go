@@ -1,6 +1,11 @@
 package syncs
 
-import "sync/atomic"
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
 
 // A Latest is a value that one goroutine sets. Others read it, and wait for a newer one, without blocking
 // that goroutine. Only one goroutine may call Set, and it must do so before any Get.
@@ -29,4 +34,59 @@ func (v *Latest[T]) Set(value T) {
 	if old != nil {
 		close(old.changed)
 	}
+}
+
+// Closed reports whether c, to which nothing is sent, is closed. It doesn't block.
+func Closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// Offer sends a value unless that would block.
+func Offer[T any](c chan<- T, value T) {
+	select {
+	case c <- value:
+	default:
+	}
+}
+
+// Watchers are the present watchers of something whose parts have ids. A hint to them means: read the state
+// again. The zero value is ready. Its methods are safe for concurrent use.
+type Watchers[ID comparable] struct {
+	mu  sync.Mutex     // guards all
+	all []*watcher[ID] // never changed in place
+}
+
+// A watcher is a pointer to a function, because functions can't be compared.
+type watcher[ID comparable] struct{ hint func(ID) }
+
+// Send hints to all watchers that the part id, or any part for the zero id, may have changed. It blocks only
+// as long as the watchers' functions do.
+func (w *Watchers[ID]) Send(id ID) {
+	w.mu.Lock()
+	all := w.all
+	w.mu.Unlock()
+	for _, one := range all {
+		one.hint(id)
+	}
+}
+
+// Watch calls hint at every Send, and first once for the zero id, because of earlier changes. It returns
+// ctx's cause when ctx ends; hint may be called once more at that moment.
+func (w *Watchers[ID]) Watch(ctx context.Context, hint func(ID)) error {
+	mine := &watcher[ID]{hint}
+	w.mu.Lock()
+	w.all = append(slices.Clone(w.all), mine)
+	w.mu.Unlock()
+	var all ID
+	hint(all)
+	<-ctx.Done()
+	w.mu.Lock()
+	w.all = slices.DeleteFunc(slices.Clone(w.all), func(other *watcher[ID]) bool { return other == mine })
+	w.mu.Unlock()
+	return context.Cause(ctx)
 }

@@ -40,36 +40,25 @@ func NewProbe(try func() error) *Probe { return &Probe{try: try} }
 // ends first, Check returns its cause.
 func (p *Probe) Check(ctx context.Context) (time.Time, error) {
 	a := p.attempt()
-	late := time.NewTimer(time.Until(a.began.Add(patience)))
-	defer late.Stop()
-	// A result that has arrived counts even if the time is up.
+	var err error
 	select {
 	case <-a.done:
-		return a.began, a.err
-	default:
-	}
-	select {
-	case <-a.done:
-		return a.began, a.err
-	case <-late.C:
-		return a.began, ErrProbeLate
+	case <-time.After(time.Until(a.began.Add(patience))):
+		err = ErrProbeLate
 	case <-ctx.Done():
-		return a.began, context.Cause(ctx)
+		err = context.Cause(ctx)
 	}
+	if Closed(a.done) { // a result that has arrived counts even if the time is up
+		err = a.err
+	}
+	return a.began, err
 }
 
 func (p *Probe) attempt() *attempt {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if a := p.last; a != nil {
-		select {
-		case <-a.done:
-			if p.closed || time.Since(a.began) < every {
-				return a
-			}
-		default:
-			return a
-		}
+	if a := p.last; a != nil && (p.closed || !Closed(a.done) || time.Since(a.began) < every) {
+		return a
 	}
 	a := &attempt{began: time.Now(), done: make(chan struct{})}
 	p.last = a

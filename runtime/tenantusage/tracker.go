@@ -51,7 +51,6 @@ type WaitingClaim struct {
 	ExpiresAt     time.Time // when its WaitFor ends
 }
 
-// A waiter is a claim that may have to wait.
 type waiter struct {
 	claim WaitingClaim                             // without its position
 	place func(context.Context) pool.QueuePosition // its position in the pool's queue
@@ -189,7 +188,6 @@ func (u *Tracker) wait(w *waiter) error {
 	return nil
 }
 
-// answered ends what wait began, if anything.
 func (u *Tracker) answered(w *waiter) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -286,7 +284,6 @@ type reservation struct {
 	amounts quota.Amounts
 }
 
-// reservationOf returns the reservation of an environment's pool.
 func reservationOf(env runtime.Environment) reservation {
 	amounts := quota.ReservedBy(env.Resources, env.PoolSize)
 	amounts[quota.PoolRunners] = int64(env.PoolSize)

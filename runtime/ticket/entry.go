@@ -8,6 +8,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/quota"
+	"github.com/rockpool/rockpool/runtime/syncs"
 )
 
 // enter adds an entry for an order, or returns the existing one with its key.
@@ -129,7 +130,7 @@ func (r *Registry) end(t *entry, why string) {
 	case t.ticket.State == Waiting:
 		t.ticket.EndedAt = time.Now()
 		close(t.decided)
-	case t.ticket.State == Claimed && !closed(t.seen):
+	case t.ticket.State == Claimed && !syncs.Closed(t.seen):
 		if t.order.Key != "" { // its runner is released
 			then = "claim again with another idempotencyKey"
 		}
@@ -187,12 +188,11 @@ func (r *Registry) received(t *entry, was Ticket) {
 // polled records a poll of the ticket. The caller holds mu.
 func (t *entry) polled() {
 	t.lastPoll = time.Now()
-	if t.ticket.State == Claimed && !closed(t.seen) {
+	if t.ticket.State == Claimed && !syncs.Closed(t.seen) {
 		close(t.seen)
 	}
 }
 
-// watching changes the number of a ticket's watchers by more.
 func (r *Registry) watching(t *entry, more int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -252,15 +252,5 @@ func (r *Registry) Forget(tenant runtime.TenantID) {
 func (r *Registry) unkey(t *entry) {
 	if r.byKey[t.order.key()] == t {
 		delete(r.byKey, t.order.key())
-	}
-}
-
-// closed reports whether c is closed; it doesn't block.
-func closed(c chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
 	}
 }

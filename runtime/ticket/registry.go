@@ -9,6 +9,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/quota"
+	"github.com/rockpool/rockpool/runtime/syncs"
 )
 
 // Options are a Registry's dependencies and settings.
@@ -131,15 +132,13 @@ func (r *Registry) Open(ctx context.Context, order Order) (Ticket, error) {
 		r.forget(t)
 		return Ticket{}, err
 	}
-	late := time.NewTimer(prompt)
-	defer late.Stop()
 	select {
 	case <-t.waiting.Began():
 	case <-t.decided:
 		if err := r.rejected(t); err != nil {
 			return Ticket{}, err
 		}
-	case <-late.C:
+	case <-time.After(prompt):
 	case <-ctx.Done():
 		if order.Key == "" { // no client will ever know its id
 			_, _ = r.Cancel(t.ticket.ID)
@@ -151,14 +150,9 @@ func (r *Registry) Open(ctx context.Context, order Order) (Ticket, error) {
 
 // rejected removes a ticket whose claim failed before it waited, and returns the error.
 func (r *Registry) rejected(t *entry) error {
-	select {
-	case <-t.waiting.Began():
-		return nil
-	default:
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if t.ticket.State != Failed && t.ticket.State != Expired {
+	if syncs.Closed(t.waiting.Began()) || t.ticket.State != Failed && t.ticket.State != Expired {
 		return nil
 	}
 	r.forget(t)
@@ -196,8 +190,7 @@ func (r *Registry) Watch(ctx context.Context, id runtime.TicketID, out chan<- Ti
 	}
 	r.watching(t, 1)
 	defer r.watching(t, -1)
-	again := time.NewTicker(watchEvery)
-	defer again.Stop()
+	again := time.Tick(watchEvery)
 	var sent Ticket
 	for {
 		ticket := r.read(ctx, t, false)
@@ -216,12 +209,12 @@ func (r *Registry) Watch(ctx context.Context, id runtime.TicketID, out chan<- Ti
 			}
 			sent = ticket
 			select { // at least watchEvery until the next one
-			case <-again.C:
+			case <-again:
 			case <-t.decided:
 			case <-ctx.Done():
 			}
 		case <-decided:
-		case <-again.C:
+		case <-again:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

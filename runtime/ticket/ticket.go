@@ -47,9 +47,6 @@ const (
 	Expired   State = "EXPIRED"   // no runner became available in time
 )
 
-// States returns all states, in a fixed order.
-func States() []State { return []State{Waiting, Claimed, Failed, Cancelled, Expired} }
-
 // news reports whether t differs enough from old to be sent to a watcher.
 func (t Ticket) news(old Ticket) bool {
 	change := t.EstimatedWait - old.EstimatedWait

@@ -14,6 +14,7 @@ import (
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/fairqueue"
+	"github.com/rockpool/rockpool/runtime/syncs"
 )
 
 const (
@@ -47,7 +48,6 @@ type question struct {
 	again  time.Time     // when the agent may be asked again
 }
 
-// An answer is an agent's answer; a zero time: none.
 type answer struct {
 	usage agent.Usage
 	at    time.Time
@@ -64,19 +64,13 @@ func New(dial func(ctx context.Context, id runtime.RunnerID) (net.Conn, error), 
 func (a *Agents) Usage(ctx context.Context, id runtime.RunnerID, tenant runtime.TenantID) (agent.Usage, time.Time) {
 	q := a.question(id, tenant)
 	found := q.last
-	late := time.NewTimer(time.Until(q.began.Add(patience)))
-	defer late.Stop()
-	// An answer that has arrived counts even if the time is up.
 	select {
 	case <-q.done:
+	case <-time.After(time.Until(q.began.Add(patience))):
+	case <-ctx.Done():
+	}
+	if syncs.Closed(q.done) { // an answer that has arrived counts even if the time is up
 		found = q.answer
-	default:
-		select {
-		case <-q.done:
-			found = q.answer
-		case <-late.C:
-		case <-ctx.Done():
-		}
 	}
 	if time.Since(found.at) > kept {
 		return agent.Usage{}, time.Time{}
@@ -103,14 +97,7 @@ func (a *Agents) question(id runtime.RunnerID, tenant runtime.TenantID) *questio
 	return q
 }
 
-func (q *question) over() bool {
-	select {
-	case <-q.done:
-		return !time.Now().Before(q.again)
-	default:
-		return false
-	}
-}
+func (q *question) over() bool { return syncs.Closed(q.done) && !time.Now().Before(q.again) }
 
 func (a *Agents) query(ctx context.Context, id runtime.RunnerID, tenant runtime.TenantID, q *question) {
 	found, err := a.read(ctx, id, tenant, q.began)

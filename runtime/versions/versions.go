@@ -17,6 +17,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/language"
 	"github.com/rockpool/rockpool/runtime/request"
+	"github.com/rockpool/rockpool/runtime/syncs"
 )
 
 // A Cache keeps the versions of a server's environments. Its methods are safe for concurrent use.
@@ -65,10 +66,10 @@ func (b *Cache) Versions(ctx context.Context, env runtime.Environment) (found ma
 	if m == nil {
 		return nil, false
 	}
-	if !m.ended() {
-		select {
-		case <-m.done:
-		case <-ctx.Done():
+	select {
+	case <-m.done:
+	case <-ctx.Done():
+		if !syncs.Closed(m.done) {
 			return nil, false
 		}
 	}
@@ -104,19 +105,10 @@ func (b *Cache) measurement(ctx context.Context, env runtime.Environment) *measu
 	return m
 }
 
-func (m *measurement) ended() bool {
-	select {
-	case <-m.done:
-		return true
-	default:
-		return false
-	}
-}
-
 // holds reports whether nothing newer has to be measured now. An environment that was deleted and
 // created again counts its revisions from 1, and may belong to another tenant.
 func (m *measurement) holds(env runtime.Environment, now time.Time) bool {
-	return m.of.SameRunners(env) && (!m.ended() || m.versions != nil && m.revision >= env.RunnerRevision || now.Before(m.again))
+	return m.of.SameRunners(env) && (!syncs.Closed(m.done) || m.versions != nil && m.revision >= env.RunnerRevision || now.Before(m.again))
 }
 
 // measure runs the version commands of the environment's languages one after the other in one

@@ -15,7 +15,6 @@ import (
 	"github.com/rockpool/rockpool/runtime/syncs"
 )
 
-// A file is an open file as it was when it was opened.
 type file struct {
 	path string
 	info os.FileInfo
@@ -111,7 +110,6 @@ func (d *sqliteDB) descriptors() error {
 
 func (d *sqliteDB) dir() string { return filepath.Dir(d.files[0].path) }
 
-// diskFailed is advice for a disk that returns errors.
 const diskFailed = "the disk failed, or the file's permissions changed: see the kernel's log (dmesg)"
 
 func (d *sqliteDB) explained(err error) error {

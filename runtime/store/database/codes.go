@@ -30,13 +30,14 @@ const (
 )
 
 func hasCode(err error, codes ...int) bool {
-	var q *sqlite.Error
-	return errors.As(err, &q) && slices.Contains(codes, q.Code()&0xff)
+	q, ok := errors.AsType[*sqlite.Error](err)
+	return ok && slices.Contains(codes, q.Code()&0xff)
 }
 
-func isSQLite(err error) bool {
-	var q *sqlite.Error
-	return errors.As(err, &q)
+// is reports whether an error of a type is in err's chain.
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }
 
 // Error codes of PostgreSQL (https://www.postgresql.org/docs/current/errcodes-appendix.html).
@@ -50,8 +51,8 @@ const (
 )
 
 func hasState(err error, states ...string) bool {
-	var p *pgconn.PgError
-	return errors.As(err, &p) && slices.Contains(states, p.Code)
+	p, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && slices.Contains(states, p.Code)
 }
 
 // HasNUL reports whether PostgreSQL refused a parameter because it contains NUL, which no text there does.
@@ -60,8 +61,7 @@ func HasNUL(err error) bool { return hasState(err, stateNoText) }
 // isRefusal reports whether PostgreSQL refused a statement, or rolled back at a commit. After that the
 // transaction is void.
 func isRefusal(err error) bool {
-	var p *pgconn.PgError
-	return !isLost(err) && errors.As(err, &p) || errors.Is(err, pgx.ErrTxCommitRollback)
+	return !isLost(err) && is[*pgconn.PgError](err) || errors.Is(err, pgx.ErrTxCommitRollback)
 }
 
 // errBroke marks errors after which the same write may be tried again.
@@ -81,8 +81,7 @@ func isLost(err error) bool {
 	if err == nil {
 		return false
 	}
-	var p *pgconn.PgError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return p.SeverityUnlocalized == "FATAL" || p.SeverityUnlocalized == "PANIC" || // which ends the connection
 			slices.Contains([]string{
 				stateReadOnly,
@@ -99,8 +98,6 @@ func isLost(err error) bool {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return false
 	}
-	var network *net.OpError
-	var connecting *pgconn.ConnectError
-	return errors.As(err, &network) || errors.As(err, &connecting) || pgconn.SafeToRetry(err) ||
+	return is[*net.OpError](err) || is[*pgconn.ConnectError](err) || pgconn.SafeToRetry(err) ||
 		slices.ContainsFunc([]error{driver.ErrBadConn, io.EOF, io.ErrUnexpectedEOF, sql.ErrConnDone, net.ErrClosed, pgconn.ErrConnClosed}, func(lost error) bool { return errors.Is(err, lost) })
 }

@@ -53,7 +53,6 @@ type backend interface {
 	close() error
 }
 
-// start starts the writer of a newly opened database. Close waits for it.
 func (d *DB) start() *DB {
 	d.queue, d.closed = make(chan write), make(chan struct{})
 	d.check = syncs.NewProbe(d.tryWrite)
@@ -90,12 +89,10 @@ const closeWithin = 2 * time.Second
 
 // Close waits for running writes and closes the database. Later writes return CLUSTER_UNAVAILABLE.
 func (d *DB) Close() error {
-	select {
-	case <-d.closed:
+	if syncs.Closed(d.closed) {
 		return nil
-	default:
-		close(d.closed)
 	}
+	close(d.closed)
 	late := time.AfterFunc(closeWithin, d.backend.giveUp)
 	defer late.Stop()
 	d.group.Wait()
@@ -106,9 +103,8 @@ func (d *DB) Close() error {
 // Wrap adds what was being done to an error. It maps a full disk to STORAGE_FULL and an unreachable database to
 // CLUSTER_UNAVAILABLE.
 func Wrap(err error, doing string) error {
-	var e *runtime.Error
 	switch {
-	case err == nil || errors.As(err, &e):
+	case err == nil || is[*runtime.Error](err):
 		return err
 	case hasCode(err, sqliteFull):
 		return runtime.Wrap(runtime.CodeStorageFull, err, "the server's disk is full: free some space in the data directory")

@@ -52,7 +52,6 @@ type leadership struct {
 	number int64 // of the last transaction; owned by the writer
 }
 
-// errFollows says that this store doesn't lead.
 var errFollows error = runtime.Errorf(runtime.CodeClusterUnavailable, "this server doesn't lead")
 
 // ErrTaken says that another store leads now.
@@ -61,7 +60,6 @@ var ErrTaken error = runtime.Errorf(runtime.CodeClusterUnavailable, "another ser
 // errSetBack says that a committed transaction no longer exists.
 var errSetBack error = runtime.Errorf(runtime.CodeClusterUnavailable, "the database was reset to an earlier state: this server restarts from that state")
 
-// errCommitted says that an earlier attempt was committed.
 var errCommitted = errors.New("it was committed")
 
 // OpenShared opens a PostgreSQL database and brings its schema up to date. url has the form that libpq
@@ -258,7 +256,6 @@ func (d *postgresDB) again(ctx context.Context, since time.Duration, err error) 
 	return isLost(err) && since < readWithin && backoff.Sleep(ctx, 50*time.Millisecond) == nil
 }
 
-// stalls returns the message about a database that stores nothing, with the last error.
 func (d *postgresDB) stalls() string {
 	text := "PostgreSQL has stored nothing for 4 s: it is unreachable or doesn't respond; writes wait"
 	if why := d.last.Load(); why != nil {

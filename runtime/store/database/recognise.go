@@ -17,7 +17,6 @@ import (
 //go:embed migrations/*/*.sql
 var migrations embed.FS
 
-// migrator returns the provider that brings a database's schema up to date.
 func migrator(dialect goose.Dialect, db *sql.DB, options ...goose.ProviderOption) (*goose.Provider, error) {
 	directory := map[goose.Dialect]string{goose.DialectSQLite3: "migrations/sqlite", goose.DialectPostgres: "migrations/postgres"}[dialect]
 	files, err := fs.Sub(migrations, directory)
@@ -79,19 +78,14 @@ func recognise(ctx context.Context, db *sql.DB, dialect goose.Dialect, newest in
 		return 0, err
 	}
 	var tables []string
-	rows, err := db.QueryContext(ctx, listTables)
-	if err != nil {
-		return 0, err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	rows, err := db.QueryContext(ctx, listTables) //nolint:rowserrcheck,sqlclosecheck // eachOf does
+	err = eachOf(rows, err, func(scan func(...any) error) error {
 		var name string
-		if err := rows.Scan(&name); err != nil {
-			return 0, err
-		}
+		err := scan(&name)
 		tables = append(tables, name)
-	}
-	if err := rows.Err(); err != nil {
+		return err
+	})
+	if err != nil {
 		return 0, err
 	}
 	return version, known(tables, version, newest)
@@ -116,7 +110,6 @@ func quickCheck(ctx context.Context, db *sql.DB) error {
 	return err
 }
 
-// errDamaged says that a check found damage.
 var errDamaged = errors.New("the check of the database failed")
 
 func isDamage(err error) bool {

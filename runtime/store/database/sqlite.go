@@ -17,7 +17,7 @@ import (
 
 	"github.com/pressly/goose/v3"
 	"golang.org/x/sys/unix"
-	_ "modernc.org/sqlite" // registers "sqlite"; pure Go, so the server needs no cgo
+	sqlite "modernc.org/sqlite" // also registers "sqlite"; pure Go, so the server needs no cgo
 
 	"github.com/rockpool/rockpool/runtime/disk"
 )
@@ -126,7 +126,6 @@ func (c connector) Connect(context.Context) (driver.Conn, error) {
 
 func (c connector) Driver() driver.Driver { return c.sqlite }
 
-// recovers is advice for a damaged database.
 const recovers = "or save what is readable (sqlite3 rockpool.db .recover | sqlite3 new.db)"
 
 // examine returns the version of the file's schema, and an error if it isn't a sound file of this program.
@@ -161,7 +160,6 @@ func protect(path string) error {
 	return nil
 }
 
-// remember records which files are open.
 func (d *sqliteDB) remember(path string) error {
 	for _, path := range []string{path, path + "-wal"} {
 		info, err := os.Stat(path)
@@ -203,13 +201,11 @@ func acquire(ctx context.Context, path string) (*os.File, error) {
 
 // checkpoints writes commits to the disk within a second, so that they survive a power cut.
 func (d *sqliteDB) checkpoints() {
-	tick := time.NewTicker(500 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	for tick := time.Tick(500 * time.Millisecond); ; {
 		select {
 		case <-d.closed:
 			return
-		case <-tick.C:
+		case <-tick:
 		}
 		if !d.dirty.Swap(false) {
 			continue
@@ -249,7 +245,6 @@ func (d *sqliteDB) damaged(err error) error {
 	return fmt.Errorf("the database %s is damaged: stop the server, and restore the database from its backup, %s: %w", d.files[0].path, recovers, err)
 }
 
-// stalls returns the message about a database that stores nothing.
 func (*sqliteDB) stalls() string {
 	return "the database has stored nothing for 4 s: the disk stalls, or another program has locked the database (fuser -v shows the programs that have it open)"
 }
@@ -288,7 +283,7 @@ func (d *sqliteDB) transact(writes []write) (results []error, undone bool) {
 		defer begun.Rollback() // does nothing after a commit
 		tx := &Tx{begun, &d.prepared, context.Background()}
 		for i, w := range writes {
-			if results[i] = w.do(tx); isSQLite(results[i]) {
+			if results[i] = w.do(tx); is[*sqlite.Error](results[i]) {
 				return results[i]
 			}
 		}
@@ -298,10 +293,8 @@ func (d *sqliteDB) transact(writes []write) (results []error, undone bool) {
 		return err
 	}()
 	if err != nil {
-		for i := range results {
-			results[i] = err
-		}
+		fill(results, err)
 	}
 	// Each of these errors would end the others' transactions, too.
-	return results, isSQLite(err) && !hasCode(err, sqliteBusy, sqliteNoMemory, sqliteInterrupt, sqliteIO)
+	return results, is[*sqlite.Error](err) && !hasCode(err, sqliteBusy, sqliteNoMemory, sqliteInterrupt, sqliteIO)
 }
