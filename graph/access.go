@@ -23,10 +23,6 @@ func (r principal) Tenant(_ context.Context, of *access.Principal) (*string, err
 	return tenantName(of.Tenant, of.AllTenants), nil
 }
 
-func (r principal) Role(_ context.Context, of *access.Principal) (*access.Role, error) {
-	return orNull(of.Role), nil
-}
-
 // tenantName returns nil, which the API shows as null, for all tenants.
 func tenantName(id runtime.TenantID, all bool) *string {
 	if all {
@@ -98,14 +94,6 @@ func (r mutation) CreateGrant(ctx context.Context, in generated.CreateGrantInput
 	asked := access.Grant{Execution: runtime.ExecutionID(orZero(in.ExecutionID)), Runner: runtime.RunnerID(orZero(in.RunnerID)), Rights: in.Rights}
 	text, made, err := r.engine.Callers.CreateGrant(ctx, asked, life)
 	return generated.CreateGrantPayload{Grant: made, Token: text}, err
-}
-
-func (r grant) ExecutionID(_ context.Context, of *access.Grant) (*string, error) {
-	return orNull(string(of.Execution)), nil
-}
-
-func (r grant) RunnerID(_ context.Context, of *access.Grant) (*string, error) {
-	return orNull(string(of.Runner)), nil
 }
 
 func (r query) Tenants(ctx context.Context) ([]runtime.Tenant, error) {

@@ -54,10 +54,6 @@ func (r auditEntry) Address(_ context.Context, of *audit.Entry) (*string, error)
 	return orNull(of.Address.String()), nil
 }
 
-func (r auditEntry) Outcome(_ context.Context, of *audit.Entry) (string, error) {
-	return string(of.Outcome), nil
-}
-
 func (r auditEntry) Tenant(_ context.Context, of *audit.Entry) (*string, error) {
 	return tenantName(of.Tenant, of.Tenant == audit.WholeServer), nil
 }

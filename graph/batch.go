@@ -84,18 +84,6 @@ func (r mutation) CancelBatch(ctx context.Context, id string) (generated.CancelB
 	return generated.CancelBatchPayload{Batch: cancelled}, err
 }
 
-func (r batchFields) RunnerID(_ context.Context, of *runtime.Batch) (*string, error) {
-	return orNull(string(of.RunnerID)), nil
-}
-
-func (r batchFields) Outcome(_ context.Context, of *runtime.Batch) (*runtime.BatchOutcome, error) {
-	return orNull(of.Outcome), nil
-}
-
-func (r batchFields) Message(_ context.Context, of *runtime.Batch) (*string, error) {
-	return orNull(of.Message), nil
-}
-
 func (r batchFields) EndedCount(_ context.Context, of *runtime.Batch) (int, error) {
 	return of.Progress.Ended, nil
 }

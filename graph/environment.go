@@ -87,28 +87,16 @@ func (r environment) Pool(_ context.Context, env *runtime.Environment) (runtime.
 	return status, nil
 }
 
-func (r environment) StartDurations(_ context.Context, env *runtime.Environment) (model.Durations, error) {
-	return model.NewDurations(r.engine.Environments.StartDurations(*env)), nil
+func (r environment) StartDurations(_ context.Context, env *runtime.Environment) (runtime.Distribution, error) {
+	return r.engine.Environments.StartDurations(*env), nil
 }
 
-func (r environment) ClaimStats(_ context.Context, env *runtime.Environment) (model.ClaimStats, error) {
-	return model.NewClaimStats(r.engine.Environments.ClaimStats(*env)), nil
+func (r environment) ClaimStats(_ context.Context, env *runtime.Environment) (runtime.ClaimStats, error) {
+	return r.engine.Environments.ClaimStats(*env), nil
 }
 
 func (r environment) PoolHistory(_ context.Context, env *runtime.Environment) (model.PoolHistory, error) {
 	return model.NewPoolHistory(r.engine.Environments.PoolHistory(*env)), nil
-}
-
-func (r poolStatus) Reason(_ context.Context, status *runtime.PoolStatus) (*string, error) {
-	return orNull(status.Reason), nil
-}
-
-func (r poolStatus) Image(_ context.Context, status *runtime.PoolStatus) (*runtime.ImageStatus, error) {
-	return orNull(status.Image), nil
-}
-
-func (r imageStatus) Reason(_ context.Context, status *runtime.ImageStatus) (*string, error) {
-	return orNull(status.Reason), nil
 }
 
 func (r subscription) PoolStatus(ctx context.Context, id *string) (<-chan runtime.PoolStatus, error) {

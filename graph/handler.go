@@ -10,7 +10,9 @@ package graph
 import (
 	"context"
 	"net/http"
+	"reflect"
 	"strconv"
+	"strings"
 	"sync/atomic"
 
 	gqlcomplexity "github.com/99designs/gqlgen/complexity"
@@ -89,7 +91,23 @@ func newExecutor(p transport.Presenter, config generated.Config) *executor.Execu
 	exec := executor.New(generated.NewExecutableSchema(config))
 	exec.SetErrorPresenter(p.Present)
 	exec.SetRecoverFunc(p.Recover)
+	exec.AroundFields(nullForZero)
 	return exec
+}
+
+// nullForZero returns nil, which the API shows as null, for a zero value in a field that may be null.
+// Where zero has another meaning, the field's Go type is a pointer. It leaves out introspection, whose
+// types are gqlgen's.
+func nullForZero(ctx context.Context, next graphql.Resolver) (any, error) {
+	value, err := next(ctx)
+	field := graphql.GetFieldContext(ctx)
+	if field.Field.Definition.Type.NonNull || strings.HasPrefix(field.Object, "__") {
+		return value, err
+	}
+	if v := reflect.ValueOf(value); v.IsValid() && v.IsZero() {
+		return nil, err
+	}
+	return value, err
 }
 
 // api passes each request to its transport.

@@ -29,29 +29,17 @@ type (
 	subscription struct{ *resolver }
 	environment  struct{ *resolver }
 	recipe       struct{ *resolver }
-	poolStatus   struct{ *resolver }
-	imageStatus  struct{ *resolver }
 	cluster      struct{ *resolver }
 	evaluation   struct{ *resolver }
-	allocation   struct{ *resolver }
 	runner       struct{ *resolver }
 	file         struct{ *resolver }
-	fileSearch   struct{ *resolver }
-	fileMatch    struct{ *resolver }
-	fileChange   struct{ *resolver }
 	execution    struct{ *resolver }
 	batchFields  struct{ *resolver }
-	claimFields  struct{ *resolver }
-	usage        struct{ *resolver }
-	usageNow     struct{ *resolver }
-	runnerUsage  struct{ *resolver }
 	principal    struct{ *resolver }
-	grant        struct{ *resolver }
 	token        struct{ *resolver }
 	tenant       struct{ *resolver }
 	tickets      struct{ *resolver }
 	auditEntry   struct{ *resolver }
-	waitingClaim struct{ *resolver }
 )
 
 // Query and the following methods implement generated.ResolverRoot.
@@ -60,29 +48,17 @@ func (r *resolver) Mutation() generated.MutationResolver         { return mutati
 func (r *resolver) Subscription() generated.SubscriptionResolver { return subscription{r} }
 func (r *resolver) Environment() generated.EnvironmentResolver   { return environment{r} }
 func (r *resolver) Language() generated.LanguageResolver         { return recipe{r} }
-func (r *resolver) PoolStatus() generated.PoolStatusResolver     { return poolStatus{r} }
-func (r *resolver) ImageStatus() generated.ImageStatusResolver   { return imageStatus{r} }
 func (r *resolver) Cluster() generated.ClusterResolver           { return cluster{r} }
 func (r *resolver) Evaluation() generated.EvaluationResolver     { return evaluation{r} }
-func (r *resolver) Allocation() generated.AllocationResolver     { return allocation{r} }
 func (r *resolver) Runner() generated.RunnerResolver             { return runner{r} }
-func (r *resolver) Claim() generated.ClaimResolver               { return claimFields{r} }
 func (r *resolver) File() generated.FileResolver                 { return file{r} }
-func (r *resolver) FileSearch() generated.FileSearchResolver     { return fileSearch{r} }
-func (r *resolver) FileMatch() generated.FileMatchResolver       { return fileMatch{r} }
-func (r *resolver) FileChange() generated.FileChangeResolver     { return fileChange{r} }
 func (r *resolver) Execution() generated.ExecutionResolver       { return execution{r} }
 func (r *resolver) Batch() generated.BatchResolver               { return batchFields{r} }
 func (r *resolver) Caller() generated.CallerResolver             { return principal{r} }
-func (r *resolver) Grant() generated.GrantResolver               { return grant{r} }
 func (r *resolver) Token() generated.TokenResolver               { return token{r} }
 func (r *resolver) Ticket() generated.TicketResolver             { return tickets{r} }
-func (r *resolver) WaitingClaim() generated.WaitingClaimResolver { return waitingClaim{r} }
 func (r *resolver) AuditEntry() generated.AuditEntryResolver     { return auditEntry{r} }
 func (r *resolver) Tenant() generated.TenantResolver             { return tenant{r} }
-func (r *resolver) Usage() generated.UsageResolver               { return usage{r} }
-func (r *resolver) UsageNow() generated.UsageNowResolver         { return usageNow{r} }
-func (r *resolver) RunnerUsage() generated.RunnerUsageResolver   { return runnerUsage{r} }
 
 func (r query) Version(ctx context.Context) (string, error) {
 	_, err := r.engine.Callers.Allowed(ctx, "version")

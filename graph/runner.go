@@ -72,10 +72,6 @@ func (r runner) Revision(_ context.Context, of *runtime.Runner) (int, error) {
 	return of.Environment.Revision, nil
 }
 
-func (r runner) GoneReason(_ context.Context, of *runtime.Runner) (*runtime.GoneReason, error) {
-	return orNull(of.GoneReason), nil
-}
-
 // Claim returns null unless the runner is claimed. A caller that may not see labels doesn't see the
 // holder either.
 func (r runner) Claim(ctx context.Context, of *runtime.Runner) (*runtime.Claim, error) {
@@ -88,18 +84,6 @@ func (r runner) Claim(ctx context.Context, of *runtime.Runner) (*runtime.Claim, 
 		claim.Holder = ""
 	}
 	return &claim, nil
-}
-
-func (r claimFields) Holder(_ context.Context, of *runtime.Claim) (*string, error) {
-	return orNull(of.Holder), nil
-}
-
-func (r runner) Message(_ context.Context, of *runtime.Runner) (*string, error) {
-	return orNull(of.Message), nil
-}
-
-func (r runner) ClusterURL(_ context.Context, of *runtime.Runner) (*string, error) {
-	return orNull(of.URL), nil
 }
 
 func (r runner) Events(ctx context.Context, of *runtime.Runner) ([]runtime.TaskEvent, error) {

@@ -17,10 +17,6 @@ func (r mutation) DrainCluster(ctx context.Context, in generated.DrainClusterInp
 	return generated.DrainClusterPayload{Cluster: status}, err
 }
 
-func (r cluster) CoreMHz(_ context.Context, of *runtime.ClusterStatus) (*int, error) {
-	return orNull(of.CoreMHz), nil
-}
-
 func (r cluster) Evaluations(
 	ctx context.Context, _ *runtime.ClusterStatus, env, runner *string, status []runtime.EvaluationStatus, first *int, after *string,
 ) (model.EvaluationConnection, error) {
@@ -58,30 +54,6 @@ func scheduling[S ~string](env, runner *string, status []S, page model.Page) run
 	}
 }
 
-func (r evaluation) RunnerID(_ context.Context, of *runtime.Evaluation) (*string, error) {
-	return orNull(string(of.RunnerID)), nil
-}
-
-func (r evaluation) EnvironmentID(_ context.Context, of *runtime.Evaluation) (*string, error) {
-	return orNull(string(of.EnvironmentID)), nil
-}
-
-func (r evaluation) Reason(_ context.Context, of *runtime.Evaluation) (*string, error) {
-	return orNull(of.Reason), nil
-}
-
-func (r evaluation) PreviousID(_ context.Context, of *runtime.Evaluation) (*string, error) {
-	return orNull(string(of.PreviousID)), nil
-}
-
-func (r evaluation) NextID(_ context.Context, of *runtime.Evaluation) (*string, error) {
-	return orNull(string(of.NextID)), nil
-}
-
-func (r evaluation) ClusterURL(_ context.Context, of *runtime.Evaluation) (*string, error) {
-	return orNull(of.URL), nil
-}
-
 func (r evaluation) WaitMs(_ context.Context, of *runtime.Evaluation) (float64, error) {
 	return model.Milliseconds(of.Waited(time.Now())), nil
 }
@@ -93,12 +65,4 @@ func (r evaluation) WorkMs(_ context.Context, of *runtime.Evaluation) (*float64,
 	}
 	ms := model.Milliseconds(worked)
 	return &ms, nil
-}
-
-func (r allocation) EvaluationID(_ context.Context, of *runtime.Allocation) (*string, error) {
-	return orNull(string(of.EvaluationID)), nil
-}
-
-func (r allocation) Message(_ context.Context, of *runtime.Allocation) (*string, error) {
-	return orNull(of.Message), nil
 }

@@ -52,22 +52,6 @@ func (r query) WaitingClaims(ctx context.Context, tenant, env *string, first *in
 	return model.LoadedPage(found, func(c tenantusage.WaitingClaim) string { return c.ID }, page, total), err
 }
 
-func (r waitingClaim) Position(_ context.Context, of *tenantusage.WaitingClaim) (*int, error) {
-	return orNull(of.Position), nil
-}
-
-func (r waitingClaim) EstimatedWaitMs(_ context.Context, of *tenantusage.WaitingClaim) (*float64, error) {
-	return orNull(model.Milliseconds(of.EstimatedWait)), nil
-}
-
-func (r tickets) Position(_ context.Context, of *ticket.Ticket) (*int, error) {
-	return orNull(of.Position), nil
-}
-
-func (r tickets) EstimatedWaitMs(_ context.Context, of *ticket.Ticket) (*float64, error) {
-	return orNull(model.Milliseconds(of.EstimatedWait)), nil
-}
-
 func (r tickets) Runner(ctx context.Context, of *ticket.Ticket) (*runtime.Runner, error) {
 	if of.Runner == "" {
 		return nil, nil

@@ -3,6 +3,7 @@
 package model
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"io"
@@ -78,6 +79,29 @@ func UnmarshalInt64(v any) (int64, error) {
 		}
 	}
 	return 0, runtime.Invalid("", "must be a whole number of 64 bits, or one as a string")
+}
+
+// MarshalMilliseconds writes a duration as an Int64 of milliseconds.
+func MarshalMilliseconds(d time.Duration) graphql.Marshaler { return MarshalInt64(d.Milliseconds()) }
+
+// UnmarshalMilliseconds reads an Int64 of milliseconds.
+func UnmarshalMilliseconds(v any) (time.Duration, error) {
+	n, err := UnmarshalInt64(v)
+	return time.Duration(n) * time.Millisecond, err
+}
+
+// Milliseconds returns a duration in milliseconds, with their fraction.
+func Milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// MarshalFractionalMilliseconds writes a duration as a Float of milliseconds.
+func MarshalFractionalMilliseconds(d time.Duration) graphql.ContextMarshaler {
+	return graphql.MarshalFloatContext(Milliseconds(d))
+}
+
+// UnmarshalFractionalMilliseconds reads a Float of milliseconds.
+func UnmarshalFractionalMilliseconds(ctx context.Context, v any) (time.Duration, error) {
+	n, err := graphql.UnmarshalFloatContext(ctx, v)
+	return time.Duration(n * float64(time.Millisecond)), err
 }
 
 // MarshalBase64 writes bytes in base64.
