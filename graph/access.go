@@ -28,8 +28,7 @@ func tenantName(id runtime.TenantID, all bool) *string {
 	if all {
 		return nil
 	}
-	name := id.String()
-	return &name
+	return new(id.String())
 }
 
 // ofTenant returns the tenant that filters a list, or nil.

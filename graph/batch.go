@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -73,10 +74,7 @@ func (r query) Batches(ctx context.Context, runner, env *string, first *int, aft
 
 func (r query) Batch(ctx context.Context, id string) (*runtime.Batch, error) {
 	found, err := r.engine.Batches.Get(ctx, runtime.BatchID(id))
-	if err != nil {
-		return nil, err
-	}
-	return &found, nil
+	return &found, err
 }
 
 func (r mutation) CancelBatch(ctx context.Context, id string) (generated.CancelBatchPayload, error) {
@@ -163,21 +161,12 @@ func sendBatchEvents(ctx context.Context, events *batch.Reader, out chan<- model
 // twice returns the name of a large part of a batch's events that is selected more than once; "":
 // none is.
 func twice(op *graphql.OperationContext, selected []graphql.CollectedField) string {
-	seen := map[string]bool{}
-	for _, field := range selected {
-		if field.Name != "event" {
-			continue
-		}
-		if seen["event"] {
-			return "event"
-		}
-		seen["event"] = true
-		for _, part := range graphql.CollectFields(op, field.Selections, []string{"ExecutionOutput", "ExecutionEvent"}) {
-			if data := part.Name == "text" || part.Name == "base64"; data && seen[part.Name] {
-				return part.Name
-			}
-			seen[part.Name] = true
-		}
+	selected = slices.DeleteFunc(slices.Clone(selected), func(f graphql.CollectedField) bool { return f.Name != "event" })
+	switch len(selected) {
+	case 0:
+		return ""
+	case 1:
+		return newOutputEncoder(op, selected[0]).twice()
 	}
-	return ""
+	return "event"
 }

@@ -72,10 +72,7 @@ func (r query) Execution(ctx context.Context, id string, waitFor *int) (*runtime
 		return nil, err
 	}
 	found, err := r.engine.Executions.Get(ctx, runtime.ExecutionID(id), time.Duration(seconds)*time.Second)
-	if err != nil {
-		return nil, err
-	}
-	return &found, nil
+	return &found, err
 }
 
 func (r mutation) StartExecution(ctx context.Context, in generated.StartExecutionInput) (generated.StartExecutionPayload, error) {

@@ -12,17 +12,13 @@ import (
 	"github.com/rockpool/rockpool/runtime/files"
 )
 
-// workspace is the directory that relative paths in a runner start from.
-const workspace = "/workspace"
-
 func (r runner) Files(ctx context.Context, of *runtime.Runner, path *string, recursive *bool, first *int, after *string) (model.FileConnection, error) {
 	page, err := model.ParsePage(first, after)
 	if err != nil {
 		return model.FileConnection{}, err
 	}
 	if path == nil {
-		path = new(string)
-		*path = workspace
+		path = new(runtime.Workspace)
 	}
 	files, err := r.engine.Files.List(ctx, of.ID, *path, orZero(recursive))
 	key := func(file runtime.File) string { return file.Path }

@@ -128,32 +128,15 @@ type followed struct {
 }
 
 func (f followed) Subscription() generated.SubscriptionResolver {
-	return followedSubscription{subscription{f.resolver}, f}
+	return subscription{f.resolver, f.events, f.changes}
 }
-
-// A followedSubscription replaces two fields of subscription.
-type followedSubscription struct {
-	subscription
-	of followed
-}
-
-func (s followedSubscription) ExecutionEvents(context.Context, string, *string, *bool) (<-chan model.ExecutionEvent, error) {
-	return s.of.events, nil
-}
-
-func (s followedSubscription) FileChanges(context.Context, string, *string, *bool) (<-chan runtime.FileChange, error) {
-	return s.of.changes, nil
-}
-
-// errFollowed is the error of the fields that only a follower serves.
-var errFollowed = errors.New("the follower serves this field")
 
 func (r subscription) ExecutionEvents(context.Context, string, *string, *bool) (<-chan model.ExecutionEvent, error) {
-	return nil, errFollowed
+	return r.events, nil
 }
 
 func (r subscription) FileChanges(context.Context, string, *string, *bool) (<-chan runtime.FileChange, error) {
-	return nil, errFollowed
+	return r.changes, nil
 }
 
 // at adds the path of a field to an error.

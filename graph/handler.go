@@ -79,11 +79,7 @@ func Handler(o Options) http.Handler {
 	if !o.NoIntrospection {
 		exec.Use(extension.Introspection{})
 	}
-	// The first transport that supports a request serves it.
-	return &api{exec: exec, presenter: present, transports: []graphql.Transport{
-		transport.WebSocket{Settings: settings}, transport.SSE{Settings: settings},
-		transport.Multipart{Settings: settings}, transport.POST{Settings: settings}, transport.GET{Settings: settings},
-	}}
+	return &api{settings: settings, exec: exec, presenter: present}
 }
 
 // newExecutor returns an executor with the presenter for its errors and panics.
@@ -110,12 +106,12 @@ func nullForZero(ctx context.Context, next graphql.Resolver) (any, error) {
 	return value, err
 }
 
-// api passes each request to its transport.
+// api serves requests.
 type api struct {
+	settings   Settings
 	exec       *executor.Executor
 	presenter  transport.Presenter
 	webSockets atomic.Uint64
-	transports []graphql.Transport
 }
 
 // ServeHTTP implements http.Handler.
@@ -126,14 +122,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			transport.Answer(w, http.StatusInternalServerError, failure)
 		}
 	}()
-	r = r.WithContext(graphql.StartOperationTrace(a.named(r)))
-	for _, t := range a.transports {
-		if t.Supports(r) {
-			t.Do(w, r, a.exec)
-			return
-		}
-	}
-	transport.WrongMethod(w)
+	a.settings.Serve(w, r.WithContext(graphql.StartOperationTrace(a.named(r))), a.exec)
 }
 
 // A callerKey is the key of a caller's name in a request's context.
@@ -145,7 +134,7 @@ type callerKey struct{}
 // The server's one token doesn't distinguish callers.
 func (a *api) named(r *http.Request) context.Context {
 	name := clients.PeerName(r.Context())
-	if (transport.WebSocket{}).Supports(r) {
+	if transport.IsWebSocket(r) {
 		name = "websocket " + strconv.FormatUint(a.webSockets.Add(1), 10)
 	}
 	return context.WithValue(r.Context(), callerKey{}, name)

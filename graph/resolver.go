@@ -5,6 +5,7 @@ import (
 
 	"github.com/rockpool/rockpool/graph/download"
 	"github.com/rockpool/rockpool/graph/generated"
+	"github.com/rockpool/rockpool/graph/model"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/activity"
 	"github.com/rockpool/rockpool/runtime/engine"
@@ -24,28 +25,35 @@ type resolver struct {
 
 // Each of these types resolves the fields of one GraphQL type. The methods below say which.
 type (
-	query        struct{ *resolver }
-	mutation     struct{ *resolver }
-	subscription struct{ *resolver }
-	environment  struct{ *resolver }
-	recipe       struct{ *resolver }
-	cluster      struct{ *resolver }
-	evaluation   struct{ *resolver }
-	runner       struct{ *resolver }
-	file         struct{ *resolver }
-	execution    struct{ *resolver }
-	batchFields  struct{ *resolver }
-	principal    struct{ *resolver }
-	token        struct{ *resolver }
-	tenant       struct{ *resolver }
-	tickets      struct{ *resolver }
-	auditEntry   struct{ *resolver }
+	query       struct{ *resolver }
+	mutation    struct{ *resolver }
+	environment struct{ *resolver }
+	recipe      struct{ *resolver }
+	cluster     struct{ *resolver }
+	evaluation  struct{ *resolver }
+	runner      struct{ *resolver }
+	file        struct{ *resolver }
+	execution   struct{ *resolver }
+	batchFields struct{ *resolver }
+	principal   struct{ *resolver }
+	token       struct{ *resolver }
+	tenant      struct{ *resolver }
+	tickets     struct{ *resolver }
+	auditEntry  struct{ *resolver }
 )
+
+// subscription resolves subscriptions. Only a follower serves executionEvents and fileChanges, so only
+// its subscription has their events.
+type subscription struct {
+	*resolver
+	events  <-chan model.ExecutionEvent
+	changes <-chan runtime.FileChange
+}
 
 // Query and the following methods implement generated.ResolverRoot.
 func (r *resolver) Query() generated.QueryResolver               { return query{r} }
 func (r *resolver) Mutation() generated.MutationResolver         { return mutation{r} }
-func (r *resolver) Subscription() generated.SubscriptionResolver { return subscription{r} }
+func (r *resolver) Subscription() generated.SubscriptionResolver { return subscription{resolver: r} }
 func (r *resolver) Environment() generated.EnvironmentResolver   { return environment{r} }
 func (r *resolver) Language() generated.LanguageResolver         { return recipe{r} }
 func (r *resolver) Cluster() generated.ClusterResolver           { return cluster{r} }

@@ -63,6 +63,5 @@ func (r evaluation) WorkMs(_ context.Context, of *runtime.Evaluation) (*float64,
 	if !ok {
 		return nil, nil
 	}
-	ms := model.Milliseconds(worked)
-	return &ms, nil
+	return new(model.Milliseconds(worked)), nil
 }

@@ -23,10 +23,7 @@ func (r mutation) claimLater(ctx context.Context, in request.Claim) (generated.C
 
 func (r query) Ticket(ctx context.Context, id string) (*ticket.Ticket, error) {
 	found, err := r.engine.Tickets.Get(ctx, runtime.TicketID(id))
-	if err != nil {
-		return nil, err
-	}
-	return &found, nil
+	return &found, err
 }
 
 func (r mutation) CancelTicket(ctx context.Context, id string) (generated.CancelTicketPayload, error) {

@@ -10,35 +10,19 @@ import (
 // the client selected them: text and base64 cost nothing if only the other one is selected.
 type ExecutionEvent interface{ IsExecutionEvent() }
 
-// ExecutionStarted is an events.Started.
-type ExecutionStarted struct{ events.Event }
+// The types of events, one for each kind.
+type (
+	ExecutionStarted    struct{ executionEvent }
+	ExecutionOutput     struct{ executionEvent }
+	ExecutionOutputLost struct{ executionEvent }
+	ExecutionResized    struct{ executionEvent }
+	ExecutionFinished   struct{ executionEvent }
+)
 
-// ExecutionOutput is an events.Output.
-type ExecutionOutput struct{ events.Event }
-
-// ExecutionOutputLost is an events.Lost.
-type ExecutionOutputLost struct{ events.Event }
-
-// ExecutionResized is an events.Resized.
-type ExecutionResized struct{ events.Event }
-
-// ExecutionFinished is an events.Finished.
-type ExecutionFinished struct{ events.Event }
+type executionEvent struct{ events.Event }
 
 // IsExecutionEvent marks a type of event.
-func (ExecutionStarted) IsExecutionEvent() {}
-
-// IsExecutionEvent marks a type of event.
-func (ExecutionOutput) IsExecutionEvent() {}
-
-// IsExecutionEvent marks a type of event.
-func (ExecutionOutputLost) IsExecutionEvent() {}
-
-// IsExecutionEvent marks a type of event.
-func (ExecutionResized) IsExecutionEvent() {}
-
-// IsExecutionEvent marks a type of event.
-func (ExecutionFinished) IsExecutionEvent() {}
+func (executionEvent) IsExecutionEvent() {}
 
 // Columns of the terminal.
 func (e ExecutionResized) Columns() int { return e.Size.Columns }
@@ -48,17 +32,18 @@ func (e ExecutionResized) Rows() int { return e.Size.Rows }
 
 // NewExecutionEvent returns an event as the type of its kind.
 func NewExecutionEvent(event events.Event) ExecutionEvent {
+	e := executionEvent{event}
 	switch event.Kind {
 	case events.Started:
-		return ExecutionStarted{event}
+		return ExecutionStarted{e}
 	case events.Output:
-		return ExecutionOutput{event}
+		return ExecutionOutput{e}
 	case events.Lost:
-		return ExecutionOutputLost{event}
+		return ExecutionOutputLost{e}
 	case events.Resized:
-		return ExecutionResized{event}
+		return ExecutionResized{e}
 	default:
-		return ExecutionFinished{event}
+		return ExecutionFinished{e}
 	}
 }
 

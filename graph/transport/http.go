@@ -58,37 +58,31 @@ func wantsEvents(r *http.Request) bool {
 		accepted(r, typeJSON, typeResponse, typeEvents) == typeEvents
 }
 
-// GET serves queries in the address. It refuses mutations, because a browser sends a GET for any
-// page that has a link.
-type GET struct{ Settings }
-
-// Supports reports whether a request is for this transport.
-func (GET) Supports(r *http.Request) bool {
-	return r.Method == http.MethodGet && !isUpgrade(r)
+// Serve serves a request by the transport that it asks for. A GET carries only queries, because a
+// browser sends one for any page that has a link. A POST has its operation as JSON, or in several
+// parts with files.
+func (s Settings) Serve(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
+	reads := r.Method == http.MethodGet
+	switch {
+	case IsWebSocket(r):
+		s.serveWebSocket(w, r, exec)
+		return
+	case r.Header.Get("Upgrade") != "" || !reads && r.Method != http.MethodPost:
+		WrongMethod(w)
+		return
+	case wantsEvents(r):
+		s.serveEvents(w, r, exec)
+		return
+	case reads:
+		s.serve(w, r, exec, func(h *reservation) (*graphql.RawParams, int, error) { return s.readParams(w, r, nil, h) })
+		return
+	}
+	read, body := s.readParams, clients.NewBody(w, r, s.Silence)
+	if isMultipart(r) {
+		read = s.readMultipart
+	}
+	s.serve(afterwards{w, body}, r, exec, func(h *reservation) (*graphql.RawParams, int, error) { return read(w, r, body, h) })
 }
-
-// Do serves a request.
-func (t GET) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
-	t.serve(w, r, exec, func(h *reservation) (*graphql.RawParams, int, error) { return t.readParams(w, r, nil, h) })
-}
-
-// POST serves queries and mutations in a JSON body; see Multipart for files. It refuses other types
-// of body, since a form can send them to a server from any page, without the browser asking first.
-type POST struct{ Settings }
-
-// Supports reports whether a request is for this transport.
-func (POST) Supports(r *http.Request) bool {
-	return r.Method == http.MethodPost && !isUpgrade(r)
-}
-
-// Do serves a request.
-func (t POST) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
-	body := clients.NewBody(w, r, t.Silence)
-	t.serve(afterwards{w, body}, r, exec, func(h *reservation) (*graphql.RawParams, int, error) { return t.readParams(w, r, body, h) })
-}
-
-// isUpgrade reports whether a request asks for another protocol, as a WebSocket does.
-func isUpgrade(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }
 
 // readBody reads a body of at most MaxBody bytes. With an error it returns the status.
 func (s Settings) readBody(w http.ResponseWriter, body *clients.Body, h *reservation) ([]byte, int, error) {

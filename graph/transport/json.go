@@ -2,6 +2,7 @@ package transport
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -35,13 +36,8 @@ func unmarshal(text []byte, into any) error {
 
 // malformed returns INVALID_INPUT for text that couldn't be decoded.
 func malformed(err error) error {
-	var kind *json.UnmarshalTypeError
-	if errors.As(err, &kind) {
-		field := kind.Field
-		if field == "" {
-			field = "the request"
-		}
-		return runtime.Errorf(runtime.CodeInvalidInput, "%s can't be a JSON %s", field, kind.Value)
+	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return runtime.Errorf(runtime.CodeInvalidInput, "%s can't be a JSON %s", cmp.Or(kind.Field, "the request"), kind.Value)
 	}
 	return runtime.Errorf(runtime.CodeInvalidInput, "the request isn't JSON: %s", err)
 }

@@ -22,28 +22,12 @@ import (
 // asking the server first. Apollo and other clients send them.
 var PreflightHeaders = []string{"GraphQL-Require-Preflight", "Apollo-Require-Preflight", "X-Apollo-Operation-Name"}
 
-// Multipart serves mutations that upload files, by the GraphQL multipart request specification. It
-// reads the parts operations and map, then runs the mutation while the files arrive. It holds only
-// one buffer of them, and reads them as fast as the resolver does.
-type Multipart struct{ Settings }
-
 const typeMultipart = "multipart/form-data"
-
-// Supports reports whether a request is for this transport.
-func (Multipart) Supports(r *http.Request) bool {
-	return r.Method == http.MethodPost && !isUpgrade(r) && isMultipart(r)
-}
 
 // isMultipart reports whether a request's body has several parts.
 func isMultipart(r *http.Request) bool {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	return err == nil && kind == typeMultipart
-}
-
-// Do serves a request.
-func (t Multipart) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
-	body := clients.NewBody(w, r, t.Silence)
-	t.serve(afterwards{w, body}, r, exec, func(h *reservation) (*graphql.RawParams, int, error) { return t.read(w, r, body, h) })
 }
 
 // afterwards reads the rest of a body before a response is written.
@@ -61,13 +45,15 @@ func (w afterwards) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// read reads the parts before the files.
-func (t Multipart) read(w http.ResponseWriter, r *http.Request, body *clients.Body, h *reservation) (*graphql.RawParams, int, error) {
+// readMultipart reads a mutation that uploads files, by the GraphQL multipart request specification:
+// the parts operations and map. The mutation then runs while the files arrive. Only one buffer of them
+// is held, and they are read as fast as the resolver does.
+func (s Settings) readMultipart(w http.ResponseWriter, r *http.Request, body *clients.Body, h *reservation) (*graphql.RawParams, int, error) {
 	if !slices.ContainsFunc(PreflightHeaders, func(name string) bool { return r.Header.Get(name) != "" }) {
 		return nil, http.StatusForbidden, runtime.Errorf(runtime.CodeForbidden,
 			"a multipart request needs the header %s: 1 (or %s), so that no other site's page can send it", PreflightHeaders[0], strings.Join(PreflightHeaders[1:], ", or "))
 	}
-	_, args, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // Supports has parsed it
+	_, args, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // isMultipart has parsed it
 	if args["boundary"] == "" {
 		return nil, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput, "the Content-Type has no boundary")
 	}
@@ -75,7 +61,7 @@ func (t Multipart) read(w http.ResponseWriter, r *http.Request, body *clients.Bo
 	body.SetEnd(time.Now().Add(clients.MaxBodyTime))
 	defer body.SetEnd(time.Time{})
 	parts := multipart.NewReader(body.Buffered(), args["boundary"])
-	operations, status, err := t.field(w, body, parts, h, "operations", t.MaxBody)
+	operations, status, err := s.field(w, body, parts, h, "operations", s.MaxBody)
 	if err != nil {
 		return nil, status, err
 	}
@@ -86,7 +72,7 @@ func (t Multipart) read(w http.ResponseWriter, r *http.Request, body *clients.Bo
 	if err != nil {
 		return nil, statusOf(w, err, http.StatusServiceUnavailable, http.StatusBadRequest), err
 	}
-	text, status, err := t.field(w, body, parts, h, "map", min(maxMap, t.MaxBody))
+	text, status, err := s.field(w, body, parts, h, "map", min(maxMap, s.MaxBody))
 	if err != nil {
 		return nil, status, err
 	}
@@ -94,7 +80,7 @@ func (t Multipart) read(w http.ResponseWriter, r *http.Request, body *clients.Bo
 }
 
 // field reads the next part, which must have this name and at most most bytes.
-func (t Multipart) field(w http.ResponseWriter, body *clients.Body, parts *multipart.Reader, h *reservation, name string, most int64) ([]byte, int, error) {
+func (s Settings) field(w http.ResponseWriter, body *clients.Body, parts *multipart.Reader, h *reservation, name string, most int64) ([]byte, int, error) {
 	part, err := parts.NextRawPart()
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, http.StatusBadRequest, body.BrokenOff(err)

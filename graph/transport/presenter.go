@@ -34,8 +34,7 @@ func (p Presenter) Refuse(w http.ResponseWriter, r *http.Request, status int, er
 
 // Present converts err. All errors of the API pass it. It doesn't change err.
 func (p Presenter) Present(ctx context.Context, err error) *gqlerror.Error {
-	var presented *presentedError
-	if errors.As(err, &presented) {
+	if presented, ok := errors.AsType[*presentedError](err); ok {
 		return presented.gql
 	}
 	out := &gqlerror.Error{Path: graphql.GetPath(ctx)}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/rockpool/rockpool/runtime/syncs"
 )
 
 // errSlow means that a queue's reader read nothing for too long.
@@ -70,7 +72,7 @@ func (b *sendQueue) urgent(text []byte) bool {
 		return false
 	}
 	b.first = append(b.first, text)
-	hint(b.wake)
+	syncs.Hint(b.wake)
 	return true
 }
 
@@ -137,7 +139,7 @@ func (l *opQueue) put(p message) {
 	}
 	l.messages = append(l.messages, p)
 	l.bytes += p.size()
-	hint(l.box.wake)
+	syncs.Hint(l.box.wake)
 }
 
 // drop removes what waits in the queue, because its reader no longer needs it.
@@ -148,7 +150,7 @@ func (l *opQueue) drop() {
 		l.bytes -= p.size()
 	}
 	l.messages = nil // take skips the empty queue
-	hint(l.taken)
+	syncs.Hint(l.taken)
 }
 
 // batchBytes is the approximate size of one write.
@@ -191,15 +193,7 @@ func (b *sendQueue) wrote(batch []message) {
 	for _, p := range batch {
 		if p.queue != nil {
 			p.queue.bytes -= p.size()
-			hint(p.queue.taken)
+			syncs.Hint(p.queue.taken)
 		}
-	}
-}
-
-// hint sends without blocking: a pending hint is enough.
-func hint(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
 	}
 }

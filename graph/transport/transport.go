@@ -1,11 +1,10 @@
 // Package transport carries GraphQL operations over HTTP: POST, GET, multipart requests with files,
 // server-sent events in the distinct connections mode of GraphQL over SSE, and WebSockets with the
-// subprotocol graphql-transport-ws. Each is a graphql.Transport. Package clients limits what they use
-// together.
+// subprotocol graphql-transport-ws. Package clients limits what they use together.
 //
 // They guarantee: A peer can't make the server hold more than a fixed number of bytes, operations
 // and goroutines, whatever it sends and however slowly it reads. A vanished peer is forgotten
-// within two keepalives. When Do returns, every goroutine that served the request has ended.
+// within two keepalives. When Serve returns, every goroutine that served the request has ended.
 package transport
 
 import (

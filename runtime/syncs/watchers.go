@@ -42,3 +42,11 @@ func (w *Watchers[ID]) Watch(ctx context.Context, hint func(ID)) error {
 	w.mu.Unlock()
 	return context.Cause(ctx)
 }
+
+// Hint sends to a channel of capacity 1 without blocking: a pending hint is enough.
+func Hint(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
