@@ -158,8 +158,7 @@ func usePrivate(ctx context.Context, environment, file string, s command.Streams
 	if ctx.Err() != nil && used == nil {
 		return command.ExitError(command.CodeInterrupted)
 	}
-	var exit command.ExitError
-	if errors.As(used, &exit) && err != nil {
+	if exit, ok := errors.AsType[command.ExitError](used); ok && err != nil {
 		_, _ = fmt.Fprintf(s.Err, "rockpool: stop the temporary server: %v\n", err)
 		return exit
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/terminal"
+	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -26,11 +27,11 @@ func (c *runnerExec) Run(s command.Streams) error {
 	if len(c.program) == 0 {
 		return command.UsageError{Err: errors.New("no command is given: add one after --")}
 	}
-	labels, err := labelInputs(c.Label)
+	labels, err := pairs[client.LabelInput]("--label", c.Label)
 	if err != nil {
 		return command.UsageError{Err: err}
 	}
-	variables, err := variableInputs(c.Variable)
+	variables, err := pairs[client.VariableInput]("--variable", c.Variable)
 	if err != nil {
 		return command.UsageError{Err: err}
 	}

@@ -39,10 +39,7 @@ func (c *runnerList) Run(ctx context.Context, s command.Streams, server client.S
 	}
 	all, err := command.Pages(func(after *string) ([]client.ListedRunner, client.PageInfo, error) {
 		out, err := client.GetRunners(ctx, server, command.Optional(c.Env), c.State, wanted, command.LabelledPage, after)
-		if err != nil {
-			return nil, client.PageInfo{}, err
-		}
-		return out.Runners.Nodes, out.Runners.PageInfo, nil
+		return out.Runners.Nodes, out.Runners.PageInfo, err
 	})
 	if err != nil {
 		return err
@@ -138,7 +135,7 @@ func (c *runnerClaim) request() (execution.Request, error) {
 	}
 	request := execution.Request{Environment: c.Env, Timeout: int(c.Timeout / time.Second), Wait: wait, Key: c.Key, Holder: c.Holder}
 	var err error
-	if request.Labels, err = labelInputs(c.Label); err != nil {
+	if request.Labels, err = pairs[client.LabelInput]("--label", c.Label); err != nil {
 		return request, err
 	}
 	for _, d := range []struct {

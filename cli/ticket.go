@@ -190,10 +190,7 @@ type queueCommand struct {
 func (c *queueCommand) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	all, err := command.Pages(func(after *string) ([]client.WaitingClaim, client.PageInfo, error) {
 		out, err := client.GetWaitingClaims(ctx, server, command.Optional(c.Tenant), command.Optional(c.Env), command.PageSize, after)
-		if err != nil {
-			return nil, client.PageInfo{}, err
-		}
-		return out.WaitingClaims.Nodes, out.WaitingClaims.PageInfo, nil
+		return out.WaitingClaims.Nodes, out.WaitingClaims.PageInfo, err
 	})
 	if err != nil {
 		return err

@@ -64,10 +64,7 @@ func (c *topCommand) Run(ctx context.Context, s command.Streams, server client.S
 func (c *topCommand) fetch(ctx context.Context, server client.Sender, view *View) ([]client.RunningExecution, output.Table, error) {
 	all, err := command.Pages(func(after *string) ([]client.RunningExecution, client.PageInfo, error) {
 		out, err := client.GetRunning(ctx, server, command.Optional(c.Env), command.LabelledPage, after)
-		if err != nil {
-			return nil, client.PageInfo{}, err
-		}
-		return out.Executions.Nodes, out.Executions.PageInfo, nil
+		return out.Executions.Nodes, out.Executions.PageInfo, err
 	})
 	if err != nil {
 		return nil, output.Table{}, err

@@ -48,17 +48,8 @@ type CaseUsage struct {
 // call it again with the last event's cursor: no event is missing or repeated.
 func (c *Client) FollowBatch(ctx context.Context, batch string, after *string, handle func(BatchEvent) error) error {
 	operation := Request{batchEvents_Operation, map[string]any{"id": batch, "after": after}}
-	return c.Subscribe(ctx, operation, func(data json.RawMessage) error {
-		var out struct{ BatchEvents json.RawMessage }
-		var event BatchEvent
-		err := json.Unmarshal(data, &out)
-		if err == nil {
-			err = json.Unmarshal(out.BatchEvents, &event)
-		}
-		if err != nil {
-			return &Error{Message: "read an event: " + err.Error()} // permanent: Passing reports false for an Error without a code
-		}
-		event.JSON = out.BatchEvents
+	return follow(ctx, c, operation, func(event BatchEvent, raw json.RawMessage) error {
+		event.JSON = raw
 		return handle(event)
 	})
 }

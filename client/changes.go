@@ -19,11 +19,5 @@ func (c *Client) FollowFiles(ctx context.Context, runner, path string, recursive
 	if path != "" {
 		variables["path"] = path
 	}
-	return c.Subscribe(ctx, Request{fileChanges_Operation, variables}, func(data json.RawMessage) error {
-		var out struct{ FileChanges FileChange }
-		if err := json.Unmarshal(data, &out); err != nil {
-			return &Error{Message: "read a change: " + err.Error()}
-		}
-		return handle(out.FileChanges)
-	})
+	return follow(ctx, c, Request{fileChanges_Operation, variables}, func(change FileChange, _ json.RawMessage) error { return handle(change) })
 }

@@ -66,6 +66,22 @@ func (c *Client) Subscribe(ctx context.Context, operation Request, handle func(j
 	}
 }
 
+// follow subscribes and passes each event to handle, decoded and as the server sent it. It returns as
+// [Client.Subscribe] does.
+func follow[E any](ctx context.Context, c *Client, operation Request, handle func(event E, raw json.RawMessage) error) error {
+	return c.Subscribe(ctx, operation, func(data json.RawMessage) error {
+		var fields map[string]json.RawMessage // only the subscription's
+		err := json.Unmarshal(data, &fields)
+		for _, raw := range fields {
+			var event E
+			if err = json.Unmarshal(raw, &event); err == nil {
+				return handle(event, raw)
+			}
+		}
+		return &Error{Message: fmt.Sprintf("read an event: %v", err)} // permanent: Passing reports false for an Error without a code
+	})
+}
+
 // next passes an event's data to handle. It returns the first error of an event that has errors.
 func next(payload json.RawMessage, handle func(json.RawMessage) error) error {
 	var a answer

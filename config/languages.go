@@ -13,8 +13,7 @@ func (c *Config) readLanguages() (err error) {
 		return nil
 	}
 	c.Recipes, err = language.Load(c.Languages)
-	var wrong *language.Error
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*language.Error](err); ok {
 		return &Error{"languages", c.Languages, "a file of languages: " + wrong.InFile()}
 	}
 	return err

@@ -56,8 +56,7 @@ func Read(file string, change func(c *Config, given func(name string) bool)) (Co
 		return set || inFile
 	})
 	err = c.Check()
-	var wrong *Error
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*Error](err); ok {
 		err = wrong.At(selected, settings)
 	}
 	return c, err

@@ -108,8 +108,7 @@ func (c *tokenRevoke) Run(ctx context.Context, s command.Streams, server client.
 // explainID returns the error for an invalid token id. If the id is a token's name, the error says
 // the token's id.
 func explainID(ctx context.Context, server client.Sender, id string, err error) error {
-	var refused *client.Error
-	if !errors.As(err, &refused) || refused.Extensions.Code != runtime.CodeInvalidInput {
+	if client.CodeOf(err) != runtime.CodeInvalidInput {
 		return err
 	}
 	var named []string

@@ -43,26 +43,19 @@ func rules() []rule {
 
 // otherVersion matches the errors of a server with another schema: it lacks a field, an argument or a type.
 func otherVersion(err error) bool {
-	var refused *client.Error
-	if !errors.As(err, &refused) {
-		return false
-	}
-	return slices.ContainsFunc([]string{"Cannot query field", "Unknown argument", "Unknown type", "unknown field", "is not defined by type"},
+	refused, ok := errors.AsType[*client.Error](err)
+	return ok && slices.ContainsFunc([]string{"Cannot query field", "Unknown argument", "Unknown type", "unknown field", "is not defined by type"},
 		func(words string) bool { return strings.Contains(refused.Message, words) })
 }
 
 // code matches an error of the server by its code.
 func code(code runtime.Code) func(error) bool {
-	return func(err error) bool {
-		var refused *client.Error
-		return errors.As(err, &refused) && refused.Extensions.Code == code
-	}
+	return func(err error) bool { return client.CodeOf(err) == code }
 }
 
 // UnknownEnvironment returns err, or NoEnvironment's error if err says that the environment doesn't exist.
 func UnknownEnvironment(ctx context.Context, server client.Sender, environment string, err error) error {
-	var refused *client.Error
-	if !errors.As(err, &refused) || refused.Extensions.Code != runtime.CodeEnvironmentNotFound {
+	if client.CodeOf(err) != runtime.CodeEnvironmentNotFound {
 		return err
 	}
 	return NoEnvironment(ctx, server, environment)

@@ -110,16 +110,11 @@ func Token(file string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// Absent reports whether err means that no server listens at the address.
-func Absent(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
+// absent reports whether err means that no server listens at the address.
+func absent(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
 // ErrNoServer means that no server listens at the address.
 var ErrNoServer = errors.New("no server listens")
-
-// noServer returns the error when no server listens, with what to do.
-func noServer(c *client.Client) error {
-	return fmt.Errorf("%w at %s: start one with `rockpool serve` (from the sources: `make run`), or give another one with --server", ErrNoServer, c.URL())
-}
 
 // A LostError means that a server was reachable and no longer is.
 type LostError struct {
@@ -129,8 +124,7 @@ type LostError struct {
 
 // Lost turns a temporary connection error into a *LostError. It returns other errors unchanged.
 func Lost(c *client.Client, err error) error {
-	var answered *client.Error
-	if err == nil || errors.As(err, &answered) || !client.Passing(err) {
+	if err == nil || errors.As(err, new(*client.Error)) || !client.Passing(err) {
 		return err
 	}
 	return &LostError{strings.TrimSuffix(c.URL(), "/graphql"), err}
@@ -144,7 +138,7 @@ func (e *LostError) Error() string {
 // Cause returns the system's message for why a connection broke, for example "connection refused".
 // For other errors it returns the whole message.
 func Cause(err error) string {
-	if errno := syscall.Errno(0); errors.As(err, &errno) {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno.Error()
 	}
 	return err.Error()
@@ -183,17 +177,17 @@ func Patient(c *client.Client, patience time.Duration) client.Sender {
 func Reporting(c *client.Client, patience time.Duration, report func(err error)) client.Sender {
 	return c.Around(func(ctx context.Context, send func(context.Context) error) error {
 		again := func(err error) bool {
-			passing := client.Passing(err) && !Absent(err)
+			passing := client.Passing(err) && !absent(err)
 			if passing && ctx.Err() == nil {
 				report(err)
 			}
 			return passing
 		}
 		err := client.Persist(ctx, patience, again, func() error { return send(ctx) })
-		if Absent(err) {
-			return noServer(c)
+		if absent(err) {
+			return fmt.Errorf("%w at %s: start one with `rockpool serve` (from the sources: `make run`), or give another one with --server", ErrNoServer, c.URL())
 		}
-		if untrusted := (*tls.CertificateVerificationError)(nil); errors.As(err, &untrusted) {
+		if errors.As(err, new(*tls.CertificateVerificationError)) {
 			return fmt.Errorf("%w: give the certificate of the server's authority with --ca-file (or ROCKPOOL_CA_FILE)", err)
 		}
 		return err
@@ -228,5 +222,5 @@ func noListener(ctx context.Context, address string) bool {
 	if err == nil {
 		_ = conn.Close()
 	}
-	return Absent(err)
+	return absent(err)
 }

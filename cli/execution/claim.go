@@ -162,8 +162,7 @@ func explain(ctx context.Context, errs io.Writer, c *client.Client, environment 
 // release releases a runner. A runner that is already gone isn't an error.
 func release(ctx context.Context, c *client.Client, runner string) error {
 	err := client.Release(ctx, c, runner)
-	var gone *client.Error
-	if errors.As(err, &gone) && gone.Extensions.Code == runtime.CodeRunnerGone {
+	if client.CodeOf(err) == runtime.CodeRunnerGone {
 		return nil
 	}
 	return err

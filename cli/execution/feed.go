@@ -71,8 +71,7 @@ func (j *Job) send(ctx context.Context, input client.WriteStdinInput) bool {
 	input.ExecutionId = j.Execution
 	for {
 		_, err := client.WriteStdin(ctx, j.persistent(), input)
-		var refused *client.Error
-		if errors.As(err, &refused) && refused.Extensions.Code == runtime.CodeLimitExceeded {
+		if client.CodeOf(err) == runtime.CodeLimitExceeded {
 			continue // the program doesn't read at the moment; the offset makes retrying safe
 		}
 		return err == nil

@@ -128,7 +128,7 @@ func (j *Job) upload(ctx context.Context) error {
 		failed := out.UpdateFiles.Failed[0]
 		return fmt.Errorf("upload %s: %s", failed.Path, failed.Message)
 	}
-	if refused := (*client.Error)(nil); errors.As(err, &refused) && refused.Extensions.Code == runtime.CodeLimitExceeded {
+	if client.CodeOf(err) == runtime.CodeLimitExceeded {
 		largest := slices.MaxFunc(j.Files, func(a, b client.FileInput) int { return cmp.Compare(len(a.Base64), len(b.Base64)) })
 		return &TooLargeError{largest.Path, len(largest.Base64), err}
 	}
@@ -204,10 +204,9 @@ func (j *Job) release(ends error) error {
 	ctx, end := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer end()
 	err := release(ctx, j.Client, j.Runner)
-	var lost *command.LostError
 	switch {
 	case err == nil:
-	case errors.As(ends, &lost):
+	case errors.As(ends, new(*command.LostError)):
 		return fmt.Errorf("%w; the server releases the runner %d s later", ends, abandoned)
 	default:
 		j.Report("the runner couldn't be released; the server releases it in %d s: %s", abandoned, command.Cause(err))

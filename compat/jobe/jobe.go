@@ -104,15 +104,13 @@ func (a *api) answering(handle handler) http.Handler {
 // explain returns the status and the reason of an error for the client. It logs an internal error,
 // unless the client closed the connection or the server stops.
 func (a *api) explain(r *http.Request, err error) (status int, why string) {
-	var (
-		refused *refusal
-		body    *compat.BodyError
-	)
-	switch code := runtime.CodeOf(err); {
-	case errors.As(err, &refused):
+	if refused, ok := errors.AsType[*refusal](err); ok {
 		return refused.status, refused.why
-	case errors.As(err, &body):
+	}
+	if body, ok := errors.AsType[*compat.BodyError](err); ok {
 		return body.Status, body.Message
+	}
+	switch code := runtime.CodeOf(err); {
 	case code == runtime.CodeForbidden || code == runtime.CodeUnauthenticated:
 		return http.StatusForbidden, runtime.MessageOf(err)
 	case r.Context().Err() != nil:

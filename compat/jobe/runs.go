@@ -265,8 +265,8 @@ func overloaded(err error) (any, error) {
 
 // message returns the message of an error for clients, with Jobe's name of the field.
 func message(err error) string {
-	var e *runtime.Error
-	if !errors.As(err, &e) {
+	e, ok := errors.AsType[*runtime.Error](err)
+	if !ok {
 		return ""
 	}
 	for _, field := range []struct{ ours, theirs string }{

@@ -154,8 +154,7 @@ func (a *api) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		answer(w, http.StatusServiceUnavailable, serverError{"the request was cancelled", unknown})
 		return
 	}
-	var chosen status
-	if errors.As(err, &chosen) {
+	if chosen, ok := errors.AsType[status](err); ok {
 		answer(w, chosen.code, clientError{chosen.message})
 		return
 	}

@@ -74,8 +74,7 @@ func (s *SignIn) identify(r *http.Request, query url.Values, attempt attempt) (I
 		return Identity{}, unproven(attempt.Return, errors.New("the response is from another issuer"))
 	}
 	claims, err := s.provider.redeem(r.Context(), attempt, query.Get("code"))
-	var refused refusedToken
-	if errors.As(err, &refused) {
+	if errors.As(err, new(refusedToken)) {
 		return Identity{}, unproven(attempt.Return, err)
 	}
 	if err != nil {
