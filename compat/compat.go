@@ -141,9 +141,6 @@ type lifeKey struct{}
 // In returns the context for a request to a server with this life.
 func (l Life) In(ctx context.Context) context.Context { return context.WithValue(ctx, lifeKey{}, l) }
 
-// Encrypted reports whether a request came over TLS, to this server or to a trusted proxy.
-func Encrypted(r *http.Request) bool { return clients.Encrypted(r) }
-
 // Mount adds the routes of APIs to mux. Their requests are counted in counts. It returns the methods
 // of the routes, and the headers of the APIs' clients.
 func Mount(mux *http.ServeMux, services Services, callers Callers, counts *Counts, apis ...API) (methods, headers []string) {

@@ -172,7 +172,7 @@ func (c *Config) Check() error {
 	if err := c.Disk.Check(); err != nil {
 		return err
 	}
-	if _, err := c.Runtimes.Programs(); err != nil {
+	if _, err := c.Runtimes.Parse(); err != nil {
 		return err
 	}
 	if err := c.Bounds.check(c.MaxBody); err != nil {

@@ -26,26 +26,21 @@ type Network struct {
 	Ports    string   `env:"ROCKPOOL_NETWORK_PORTS" default:"20000-29999" placeholder:"FIRST-LAST" help:"Ports of this machine that runners' exposed ports are mapped to. Allowed: a range within 1 to 65535. (${default}; $$${env})"`
 }
 
-// A Range is a parsed [Offer].
-type Range struct {
-	Pool4, Pool6 netip.Prefix
-	Permit       []netip.Prefix
-}
-
 // Parse returns the parsed settings, or an [Error].
-func (c Offer) Parse() (r Range, err error) {
-	if r.Pool4, err = netip.ParsePrefix(c.Pool4); err != nil {
-		return r, &Error{"network-pool4", c.Pool4, "a network such as 10.213.0.0/16"}
+func (c Offer) Parse() (offer network.Offer, err error) {
+	pool := &offer.Pool
+	if pool.V4, err = netip.ParsePrefix(c.Pool4); err != nil {
+		return offer, &Error{"network-pool4", c.Pool4, "a network such as 10.213.0.0/16"}
 	}
-	if r.Pool6, err = netip.ParsePrefix(c.Pool6); err != nil {
-		return r, &Error{"network-pool6", c.Pool6, "a network such as fd52:6f63:6b70:6f6f::/64"}
+	if pool.V6, err = netip.ParsePrefix(c.Pool6); err != nil {
+		return offer, &Error{"network-pool6", c.Pool6, "a network such as fd52:6f63:6b70:6f6f::/64"}
 	}
 	// Check Pool4 with a valid Pool6 first, so that the error names the invalid setting.
-	if err := (network.Pool{V4: r.Pool4, V6: network.DefaultPool6}).Check(); err != nil {
-		return r, &Error{"network-pool4", c.Pool4, "a network of runners' own: " + err.Error()}
+	if err := (network.Pool{V4: pool.V4, V6: network.DefaultPool6}).Check(); err != nil {
+		return offer, &Error{"network-pool4", c.Pool4, "a network of runners' own: " + err.Error()}
 	}
-	if err := (network.Pool{V4: r.Pool4, V6: r.Pool6}).Check(); err != nil {
-		return r, &Error{"network-pool6", c.Pool6, "a network of runners' own: " + err.Error()}
+	if err := pool.Check(); err != nil {
+		return offer, &Error{"network-pool6", c.Pool6, "a network of runners' own: " + err.Error()}
 	}
 	for _, text := range c.Permit {
 		prefix, err := netip.ParsePrefix(text)
@@ -53,17 +48,18 @@ func (c Offer) Parse() (r Range, err error) {
 			err = network.Permissible(prefix)
 		}
 		if err != nil {
-			return r, &Error{"network-permit", text, "a private network, such as 10.1.2.0/24: " + err.Error()}
+			return offer, &Error{"network-permit", text, "a private network, such as 10.1.2.0/24: " + err.Error()}
 		}
-		r.Permit = append(r.Permit, prefix)
+		offer.Permit = append(offer.Permit, prefix)
 	}
-	if len(r.Permit) > network.MaxPermit {
-		return r, &Error{"network-permit", strings.Join(c.Permit, ","), fmt.Sprintf("at most %d networks", network.MaxPermit)}
+	if len(offer.Permit) > network.MaxPermit {
+		return offer, &Error{"network-permit", strings.Join(c.Permit, ","), fmt.Sprintf("at most %d networks", network.MaxPermit)}
 	}
-	return r, within("network-bandwidth", c.Bandwidth, 1, network.MaxBandwidth, " megabits a second")
+	offer.Bandwidth = c.Bandwidth
+	return offer, within("network-bandwidth", c.Bandwidth, 1, network.MaxBandwidth, " megabits a second")
 }
 
-// Addresses are a parsed [Network], without its [Range].
+// Addresses are a parsed [Network], without its [Offer].
 type Addresses struct {
 	Resolvers   []netip.AddrPort
 	Address     netip.Addr
@@ -71,9 +67,9 @@ type Addresses struct {
 }
 
 // Parse returns the parsed settings, or an [Error].
-func (c Network) Parse() (r Range, a Addresses, err error) {
-	if r, err = c.Offer.Parse(); err != nil {
-		return r, a, err
+func (c Network) Parse() (offer network.Offer, a Addresses, err error) {
+	if offer, err = c.Offer.Parse(); err != nil {
+		return offer, a, err
 	}
 	for _, text := range c.Resolver {
 		at, err := netip.ParseAddrPort(text)
@@ -82,12 +78,12 @@ func (c Network) Parse() (r Range, a Addresses, err error) {
 			at, err = netip.AddrPortFrom(addr, 53), nil
 		}
 		if err != nil {
-			return r, a, &Error{"network-resolver", text, "an address, with a port if that isn't 53, for example 192.0.2.53 or [2001:db8::53]:5353"}
+			return offer, a, &Error{"network-resolver", text, "an address, with a port if that isn't 53, for example 192.0.2.53 or [2001:db8::53]:5353"}
 		}
 		a.Resolvers = append(a.Resolvers, at)
 	}
 	if a.Address, err = netip.ParseAddr(c.Address); err != nil {
-		return r, a, &Error{"network-address", c.Address, "an address of this machine's, for example 192.0.2.7, or 0.0.0.0 for all"}
+		return offer, a, &Error{"network-address", c.Address, "an address of this machine's, for example 192.0.2.7, or 0.0.0.0 for all"}
 	}
 	first, last, _ := strings.Cut(c.Ports, "-")
 	a.First, err = strconv.Atoi(first)
@@ -95,7 +91,7 @@ func (c Network) Parse() (r Range, a Addresses, err error) {
 		a.Last, err = strconv.Atoi(last)
 	}
 	if err != nil || a.First < 1 || a.Last < a.First || a.Last > 65535 {
-		return r, a, &Error{"network-ports", c.Ports, "a first and a last port of 1 to 65535, for example 20000-29999"}
+		return offer, a, &Error{"network-ports", c.Ports, "a first and a last port of 1 to 65535, for example 20000-29999"}
 	}
-	return r, a, nil
+	return offer, a, nil
 }

@@ -26,18 +26,19 @@ type Runtimes struct {
 	OCI    []string `name:"oci-runtimes" env:"ROCKPOOL_OCI_RUNTIMES" placeholder:"NAME=PATH,…" help:"Programs that environments can name as their runtime, each with flags after spaces, for example \"runc=/usr/bin/runc\". They must have runc's command line. With --sandbox-helper this is a flag of rockpool helper. ($$${env})"`
 }
 
-// Programs returns the programs with their flags, by name, or an [Error].
-func (c Runtimes) Programs() (map[string]string, error) {
-	all := map[string]string{}
+// Parse returns the parsed settings, or an [Error].
+func (c Runtimes) Parse() (oci.Runtimes, error) {
+	all := oci.Runtimes{}
 	if c.GVisor != "" {
-		if _, err := oci.Parse(c.GVisor); err != nil {
+		gvisor, err := oci.Parse(c.GVisor)
+		if err != nil {
 			return nil, &Error{"gvisor-runtime", c.GVisor, err.Error()}
 		}
-		all[oci.GVisor] = c.GVisor
+		all[oci.GVisor] = gvisor
 	}
 	for _, text := range c.OCI {
-		name, program, _ := strings.Cut(text, "=")
-		_, err := oci.Parse(program)
+		name, setting, _ := strings.Cut(text, "=")
+		program, err := oci.Parse(setting)
 		switch {
 		case !runtime.ValidRuntime(name) || name == oci.GVisor:
 			return nil, &Error{"oci-runtimes", text, fmt.Sprintf("names of 1 to 32 lower-case letters, digits and '-', except %q, each followed by = and a path, for example runc=/usr/bin/runc", oci.GVisor)}

@@ -25,28 +25,12 @@ func (r execution) CaseIndex(_ context.Context, of *runtime.Execution) (*int, er
 	return model.CaseIndex(of.Batch.Case), nil
 }
 
-func (r execution) Outcome(_ context.Context, of *runtime.Execution) (*runtime.Outcome, error) {
-	return orNull(of.End.Outcome), nil
-}
-
 // ExitCode is null without a code, since 0 would look like a success.
 func (r execution) ExitCode(_ context.Context, of *runtime.Execution) (*int, error) {
 	if of.End.Outcome != runtime.OutcomeExited {
 		return orNull(of.End.ExitCode), nil
 	}
 	return &of.End.ExitCode, nil
-}
-
-func (r execution) Signal(_ context.Context, of *runtime.Execution) (*string, error) {
-	return orNull(of.End.Signal), nil
-}
-
-func (r execution) GoneReason(_ context.Context, of *runtime.Execution) (*runtime.GoneReason, error) {
-	return orNull(of.End.GoneReason), nil
-}
-
-func (r execution) Message(_ context.Context, of *runtime.Execution) (*string, error) {
-	return orNull(of.End.Message), nil
 }
 
 // Usage returns null until the execution has ended.

@@ -73,11 +73,11 @@ func (s *Server) routes(known *clients.Limiter, session func(r *http.Request) (s
 		o.Agents = s.agents
 	}
 	sources := metrics.Sources{Compat: o.Counts, Version: Version(), Engine: s.Engine.Stats, Peers: known.Usage, Logger: s.logger.Named("metrics")}
-	switch here := s.cluster.(type) {
-	case countedLocal:
-		sources.Local = here.Stats
-	case countedNomad:
-		sources.Nomad = here.Stats
+	if s.local != nil {
+		sources.Local = s.local.Stats
+	}
+	if s.nomad != nil {
+		sources.Nomad = s.nomad.Stats
 	}
 	o.Metrics = metrics.Handler(sources)
 	return routes.New(o)

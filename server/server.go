@@ -1,6 +1,5 @@
 // Package server assembles a Rockpool server from its settings: store, cluster, engine, and the API
-// and the dashboard over HTTP. It uses features that only some clusters have through small
-// interfaces.
+// and the dashboard over HTTP.
 package server
 
 import (
@@ -45,28 +44,6 @@ type cluster interface {
 	Close()
 }
 
-// Features that only some clusters have.
-type (
-	lossReporter interface{ Limitations() []string }
-	tiered       interface {
-		Tiers(ctx context.Context) []host.Tier
-	}
-	// Each kind of cluster has its own numbers for server/metrics.
-	countedLocal interface{ Stats() local.Stats }
-	countedNomad interface{ Stats() nomad.Stats }
-	withLeader   interface {
-		Leader() (address, secret string)
-		Secret() string
-		LockID() string
-	}
-	cacher interface {
-		MakeCaches(ctx context.Context, begin func(language string)) error
-	}
-	starter interface {
-		PutFirst(ctx context.Context, environments []runtime.Environment) error
-	}
-)
-
 // A Server is a whole Rockpool server: store, cluster, engine and the API over HTTP. Call Open,
 // then Run, once each.
 type Server struct {
@@ -76,6 +53,8 @@ type Server struct {
 	logger  *zap.Logger
 	store   *store.Store
 	cluster cluster
+	local   *local.Cluster  // the cluster, or nil on Nomad
+	nomad   *nomad.Cluster  // the cluster, or nil without Nomad
 	agents  *embedded.Files // agent files that Nomad fetches; nil without Nomad
 	listeners
 	callers
@@ -190,27 +169,27 @@ func (s *Server) weight(id runtime.TenantID) int {
 // Limitations describes what runners on this machine lack because the server doesn't run as root, or was
 // started with lower limits: each in one line.
 func (s *Server) Limitations() []string {
-	if here, ok := s.cluster.(lossReporter); ok {
-		return here.Limitations()
+	if s.local == nil {
+		return nil
 	}
-	return nil
+	return s.local.Limitations()
 }
 
 // MakeCaches is that of local.Cluster. On Nomad it does nothing.
 func (s *Server) MakeCaches(ctx context.Context, begin func(language string)) error {
-	if here, ok := s.cluster.(cacher); ok {
-		return here.MakeCaches(ctx, begin)
+	if s.local == nil {
+		return nil
 	}
-	return nil
+	return s.local.MakeCaches(ctx, begin)
 }
 
 // Tiers tests the isolation tiers and runtimes of the settings for runners on this machine. On
 // Nomad it returns none.
 func (s *Server) Tiers(ctx context.Context) []host.Tier {
-	if here, ok := s.cluster.(tiered); ok {
-		return here.Tiers(ctx)
+	if s.local == nil {
+		return nil
 	}
-	return nil
+	return s.local.Tiers(ctx)
 }
 
 // Config returns the server's settings.
@@ -319,12 +298,12 @@ func (s *Server) Run(ctx context.Context) error {
 		})
 	}
 	// Any of the servers can lead, so each one forwards connections and receives forwarded ones.
-	if here, ok := s.cluster.(withLeader); ok && s.peers != nil {
+	if s.nomad != nil && s.peers != nil {
 		front = connections.Forward(front, maxForwarded(), func() connections.Leader {
-			address, secret := here.Leader()
+			address, secret := s.nomad.Leader()
 			return connections.Leader{Address: address, Secret: secret}
 		})
-		serve(connections.Receive(s.peers, here.Secret(), here.LockID))
+		serve(connections.Receive(s.peers, s.nomad.Secret(), s.nomad.LockID))
 	}
 	serve(front)
 	logCtx, endLog := context.WithCancel(parts)

@@ -203,9 +203,9 @@ func (j *Job) cancel() {
 func (j *Job) release(ends error) error {
 	ctx, end := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer end()
-	err := release(ctx, j.Client, j.Runner)
+	err := client.Release(ctx, j.Client, j.Runner)
 	switch {
-	case err == nil:
+	case err == nil, client.CodeOf(err) == runtime.CodeRunnerGone:
 	case errors.As(ends, new(*command.LostError)):
 		return fmt.Errorf("%w; the server releases the runner %d s later", ends, abandoned)
 	default:

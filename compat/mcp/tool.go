@@ -62,7 +62,7 @@ func define[In, Out any](name, title, description string, hints sdk.ToolAnnotati
 		spec: &sdk.Tool{Name: name, Title: title, Description: description, Annotations: &hints, InputSchema: input, OutputSchema: output},
 		run: func(c *call, arguments json.RawMessage) (*sdk.CallToolResult, error) {
 			var in In
-			if err := c.request.turn(c.ctx, len(arguments), func() error { return decode(arguments, &in) }); err != nil {
+			if err := c.request.hold.Turn(c.ctx, len(arguments), func() error { return decode(arguments, &in) }); err != nil {
 				return nil, err
 			}
 			out, reply, err := run(c, in)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/compat"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
@@ -170,7 +171,7 @@ func (a *api) execute(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	address := url.URL{Scheme: "ws", Host: r.Host, Path: root + "/runners/" + string(runner.ID) + "/websocket", RawQuery: "executionID=" + id}
-	if compat.Encrypted(r) {
+	if clients.Encrypted(r) {
 		address.Scheme = "wss"
 	}
 	answer(w, http.StatusOK, map[string]string{"websocketUrl": address.String()})

@@ -74,7 +74,7 @@ func (a *api) Register(services compat.Services, routes *compat.Routes) {
 	}
 	// Health checks have no token: they learn that the server is ready.
 	routes.Handle("GET "+root+"/health", services.Authenticated(by(http.StatusNoContent), http.HandlerFunc(a.health)))
-	routes.HandleFunc("GET "+root+"/version", a.version)
+	routes.Handle("GET "+root+"/version", http.HandlerFunc(a.version))
 	for pattern, handle := range map[string]func(http.ResponseWriter, *http.Request) error{
 		"GET /statistics/execution-environments": a.statistics,
 		"GET /execution-environments":            a.environments,

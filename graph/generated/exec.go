@@ -1004,11 +1004,7 @@ type ExecutionResolver interface {
 	CommandLine(ctx context.Context, obj *runtime.Execution) (string, error)
 	Labels(ctx context.Context, obj *runtime.Execution) ([]runtime.Label, error)
 
-	Outcome(ctx context.Context, obj *runtime.Execution) (*runtime.Outcome, error)
 	ExitCode(ctx context.Context, obj *runtime.Execution) (*int, error)
-	Signal(ctx context.Context, obj *runtime.Execution) (*string, error)
-	GoneReason(ctx context.Context, obj *runtime.Execution) (*runtime.GoneReason, error)
-	Message(ctx context.Context, obj *runtime.Execution) (*string, error)
 
 	Usage(ctx context.Context, obj *runtime.Execution) (*runtime.Usage, error)
 	UsageNow(ctx context.Context, obj *runtime.Execution) (*runtime.UsageNow, error)
@@ -17083,18 +17079,18 @@ func (ec *executionContext) _Execution_outcome(ctx context.Context, field graphq
 			return ec.fieldContext_Execution_outcome(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Execution().Outcome(ctx, obj)
+			return obj.Outcome, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *runtime.Outcome) graphql.Marshaler {
-			return ec.marshalOOutcome2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐOutcome(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.Outcome) graphql.Marshaler {
+			return ec.marshalOOutcome2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐOutcome(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Execution_outcome(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Execution", field, true, true, errors.New("field of type Outcome does not have child fields"))
+	return graphql.NewScalarFieldContext("Execution", field, false, false, errors.New("field of type Outcome does not have child fields"))
 }
 
 func (ec *executionContext) _Execution_exitCode(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
@@ -17129,18 +17125,18 @@ func (ec *executionContext) _Execution_signal(ctx context.Context, field graphql
 			return ec.fieldContext_Execution_signal(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Execution().Signal(ctx, obj)
+			return obj.Signal, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
-			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Execution_signal(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Execution", field, true, true, errors.New("field of type String does not have child fields"))
+	return graphql.NewScalarFieldContext("Execution", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _Execution_goneReason(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
@@ -17152,18 +17148,18 @@ func (ec *executionContext) _Execution_goneReason(ctx context.Context, field gra
 			return ec.fieldContext_Execution_goneReason(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Execution().GoneReason(ctx, obj)
+			return obj.GoneReason, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *runtime.GoneReason) graphql.Marshaler {
-			return ec.marshalOGoneReason2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐGoneReason(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.GoneReason) graphql.Marshaler {
+			return ec.marshalOGoneReason2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐGoneReason(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Execution_goneReason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Execution", field, true, true, errors.New("field of type GoneReason does not have child fields"))
+	return graphql.NewScalarFieldContext("Execution", field, false, false, errors.New("field of type GoneReason does not have child fields"))
 }
 
 func (ec *executionContext) _Execution_message(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
@@ -17175,18 +17171,18 @@ func (ec *executionContext) _Execution_message(ctx context.Context, field graphq
 			return ec.fieldContext_Execution_message(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Execution().Message(ctx, obj)
+			return obj.Message, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
-			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Execution_message(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Execution", field, true, true, errors.New("field of type String does not have child fields"))
+	return graphql.NewScalarFieldContext("Execution", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _Execution_hint(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
@@ -32830,43 +32826,10 @@ func (ec *executionContext) _Execution(ctx context.Context, sel ast.SelectionSet
 				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "outcome":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Execution_outcome(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Execution_outcome(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "exitCode":
 			field := field
 
@@ -32906,119 +32869,20 @@ func (ec *executionContext) _Execution(ctx context.Context, sel ast.SelectionSet
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "signal":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Execution_signal(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Execution_signal(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "goneReason":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Execution_goneReason(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Execution_goneReason(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "message":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Execution_message(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Execution_message(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "hint":
 			out.Values[i] = ec._Execution_hint(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
@@ -41170,25 +41034,6 @@ func (ec *executionContext) marshalOGoneReason2githubᚗcomᚋrockpoolᚋrockpoo
 	return res
 }
 
-func (ec *executionContext) unmarshalOGoneReason2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐGoneReason(ctx context.Context, v any) (*runtime.GoneReason, error) {
-	if v == nil {
-		return nil, nil
-	}
-	tmp, err := model.UnmarshalString(v)
-	res := runtime.GoneReason(tmp)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) marshalOGoneReason2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐGoneReason(ctx context.Context, sel ast.SelectionSet, v *runtime.GoneReason) graphql.Marshaler {
-	if v == nil {
-		return graphql.Null
-	}
-	_ = sel
-	_ = ctx
-	res := model.MarshalString(string(*v))
-	return res
-}
-
 func (ec *executionContext) marshalOGrant2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐGrant(ctx context.Context, sel ast.SelectionSet, v *access.Grant) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null
@@ -41441,6 +41286,19 @@ func (ec *executionContext) unmarshalONetworkInput2ᚖgithubᚗcomᚋrockpoolᚋ
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
+func (ec *executionContext) unmarshalOOutcome2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐOutcome(ctx context.Context, v any) (runtime.Outcome, error) {
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.Outcome(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOOutcome2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐOutcome(ctx context.Context, sel ast.SelectionSet, v runtime.Outcome) graphql.Marshaler {
+	_ = sel
+	_ = ctx
+	res := model.MarshalString(string(v))
+	return res
+}
+
 func (ec *executionContext) unmarshalOOutcome2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐOutcomeᚄ(ctx context.Context, v any) ([]runtime.Outcome, error) {
 	if v == nil {
 		return nil, nil
@@ -41475,25 +41333,6 @@ func (ec *executionContext) marshalOOutcome2ᚕgithubᚗcomᚋrockpoolᚋrockpoo
 	}
 
 	return ret
-}
-
-func (ec *executionContext) unmarshalOOutcome2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐOutcome(ctx context.Context, v any) (*runtime.Outcome, error) {
-	if v == nil {
-		return nil, nil
-	}
-	tmp, err := model.UnmarshalString(v)
-	res := runtime.Outcome(tmp)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) marshalOOutcome2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐOutcome(ctx context.Context, sel ast.SelectionSet, v *runtime.Outcome) graphql.Marshaler {
-	if v == nil {
-		return graphql.Null
-	}
-	_ = sel
-	_ = ctx
-	res := model.MarshalString(string(*v))
-	return res
 }
 
 func (ec *executionContext) marshalOOutputComparison2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐComparison(ctx context.Context, sel ast.SelectionSet, v *runtime.Comparison) graphql.Marshaler {
