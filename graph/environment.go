@@ -8,6 +8,7 @@ import (
 	"github.com/rockpool/rockpool/graph/model"
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/language"
 	"github.com/rockpool/rockpool/runtime/request"
 )
 
@@ -117,4 +118,33 @@ func (r query) Activity(ctx context.Context) (runtime.Activity, error) {
 
 func (r subscription) PoolAlerts(ctx context.Context, id *string) (<-chan runtime.PoolAlert, error) {
 	return r.engine.Environments.WatchAlerts(ctx, runtime.EnvironmentID(orZero(id)))
+}
+
+func (r query) Languages(ctx context.Context) ([]language.Recipe, error) {
+	if _, err := r.engine.Callers.Allowed(ctx, "languages"); err != nil {
+		return nil, err
+	}
+	return r.languages.All(), nil
+}
+
+// EnvironmentID returns the first of the language's environments that exists for the caller; null
+// if none does.
+func (r recipe) EnvironmentID(ctx context.Context, of *language.Recipe) (*string, error) {
+	env, _, err := r.engine.Environments.First(ctx, of.Environments)
+	return orNull(string(env.ID)), err
+}
+
+// versionPatience is how long a caller waits for a version that is being measured.
+const versionPatience = 3 * time.Second
+
+// Version returns null if the version is unknown, or isn't known within versionPatience.
+func (r recipe) Version(ctx context.Context, of *language.Recipe) (*string, error) {
+	env, there, err := r.engine.Environments.First(ctx, of.Environments)
+	if err != nil || !there || len(of.Version) == 0 {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, versionPatience)
+	defer cancel()
+	found, _ := r.measured.Versions(ctx, env)
+	return orNull(found[of.ID]), nil
 }

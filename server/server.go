@@ -4,9 +4,11 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -15,12 +17,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/renameio/v2"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rockpool/rockpool/agent/embedded"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/config"
+	"github.com/rockpool/rockpool/graph/download"
 	"github.com/rockpool/rockpool/local"
 	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/nomad"
@@ -409,4 +413,39 @@ func (s *Server) Close() error {
 	err := s.store.Close()
 	s.store = nil
 	return err
+}
+
+// signingKey returns the key that signs download URLs. The key is in the data directory, readable
+// only by its owner; the first start creates it. The caller must hold the directory's lock.
+func signingKey(dir string) ([]byte, error) {
+	path := filepath.Join(dir, "signing.key")
+	key, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return makeKey(path)
+	case err != nil:
+		return nil, fmt.Errorf("read the signing key: %w", err)
+	case len(key) != download.KeySize:
+		return nil, fmt.Errorf("%s has %d bytes, but must have %d: remove it, and the server creates a new one; existing download URLs then stop working", path, len(key), download.KeySize)
+	}
+	if err := os.Chmod(path, 0o600); err != nil { // copying the directory may have made it readable for others
+		return nil, fmt.Errorf("make the signing key private: %w", err)
+	}
+	return key, nil
+}
+
+// newKey returns a random key. It doesn't store it.
+func newKey() []byte {
+	key := make([]byte, download.KeySize)
+	_, _ = rand.Read(key) // never fails
+	return key
+}
+
+// makeKey writes a new key atomically: after a power failure there is the whole key or none.
+func makeKey(path string) ([]byte, error) {
+	key := newKey()
+	if err := renameio.WriteFile(path, key, 0o600, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o600)); err != nil {
+		return nil, fmt.Errorf("create the signing key: %w", err)
+	}
+	return key, nil
 }
