@@ -89,7 +89,6 @@ func (versionFlag) BeforeReset(app *kong.Kong, s command.Streams) error {
 // A versionCommand is the command version.
 type versionCommand struct{}
 
-// Run prints the version.
 func (versionCommand) Run(s command.Streams) error {
 	_, err := fmt.Fprintln(s.Out, "rockpool", server.Version())
 	return err

@@ -22,7 +22,6 @@ type runnerExec struct {
 
 func (c *runnerExec) takeProgram(words []string) { c.program = words }
 
-// Run runs the command.
 func (c *runnerExec) Run(s command.Streams) error {
 	if len(c.program) == 0 {
 		return command.UsageError{Err: errors.New("no command is given: add one after --")}
@@ -60,7 +59,6 @@ func (c *runnerShell) takeProgram(words []string) { c.program = words }
 // through standard error, so that is the terminal too.
 const anyShell = `if command -v bash >/dev/null; then exec bash -i 2>&1; else exec sh -i 2>&1; fi`
 
-// Run opens a shell.
 func (c *runnerShell) Run(s command.Streams) error {
 	if (c.ID == "") == (c.Env == "") {
 		return command.UsageError{Err: errors.New("give either the id of a runner or an environment with --env")}

@@ -53,7 +53,6 @@ type shown struct {
 	Pool     map[string]any             `yaml:"pool"` // ignored: the pool's state can't be put
 }
 
-// Run puts environments.
 func (c *envPut) Run(s command.Streams) error {
 	inputs, err := c.inputs(s.In)
 	if err != nil {

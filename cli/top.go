@@ -24,7 +24,6 @@ type topCommand struct {
 	Once bool   `help:"Print one table and exit. This is the default with --json and without a terminal."`
 }
 
-// Run shows the running executions.
 func (c *topCommand) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	view := &View{Sort: c.Sort}
 	all, table, err := c.fetch(ctx, server, view)
@@ -73,7 +72,6 @@ func (c *topCommand) fetch(ctx context.Context, server client.Sender, view *View
 	return sorted, table, nil
 }
 
-// page returns the lines of the screen.
 func page(all []client.RunningExecution, table output.Table, trouble string) []string {
 	var text bytes.Buffer
 	_ = output.Format{Output: "table"}.Print(&text, nil, table) // a buffer never fails

@@ -83,7 +83,6 @@ type bearer struct {
 	url, token string
 }
 
-// RoundTrip implements http.RoundTripper.
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.String() == b.url {
 		r = r.Clone(r.Context())

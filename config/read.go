@@ -90,7 +90,6 @@ type Error struct {
 	Allowed string
 }
 
-// Error implements error.
 func (e *Error) Error() string {
 	return fmt.Sprintf("--%s is %q, but must be %s", e.Flag, e.Value, e.Allowed)
 }

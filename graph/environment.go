@@ -39,6 +39,7 @@ func (r mutation) PutEnvironment(ctx context.Context, in generated.PutEnvironmen
 
 // putInput converts an input for the engine. A nil field keeps the stored value.
 func putInput(in generated.PutEnvironmentInput) (request.Environment, error) {
+	tenant, err := ofTenant(in.Tenant)
 	out := request.Environment{
 		ID:               runtime.EnvironmentID(in.ID),
 		IfRevision:       in.IfRevision,
@@ -51,13 +52,7 @@ func putInput(in generated.PutEnvironmentInput) (request.Environment, error) {
 		DefaultTimeLimit: in.DefaultTimeLimit,
 		OutputLimit:      in.OutputLimit,
 		Shared:           in.Shared,
-	}
-	if in.Tenant != nil {
-		tenant, err := runtime.ParseTenant("tenant", *in.Tenant)
-		if err != nil {
-			return out, err
-		}
-		out.Tenant = &tenant
+		Tenant:           tenant,
 	}
 	if limits := in.Resources; limits != nil {
 		out.CPUMHz, out.MemoryMiB = limits.CPUMHz, limits.MemoryMiB
@@ -67,7 +62,7 @@ func putInput(in generated.PutEnvironmentInput) (request.Environment, error) {
 		out.NetworkAccess, out.ExposedPorts = network.Access, network.ExposedPorts
 		out.Allow, out.AllowNames, out.BandwidthMbit = network.Allow, network.AllowNames, network.BandwidthMbit
 	}
-	return out, nil
+	return out, err
 }
 
 func (r mutation) DeleteEnvironment(ctx context.Context, in generated.DeleteEnvironmentInput) (generated.DeleteEnvironmentPayload, error) {

@@ -139,7 +139,6 @@ func (r subscription) FileChanges(context.Context, string, *string, *bool) (<-ch
 	return r.changes, nil
 }
 
-// at adds the path of a field to an error.
 func at(field graphql.CollectedField, err error) error {
 	return gqlerror.WrapPath(ast.Path{ast.PathName(field.Alias)}, err)
 }
@@ -162,7 +161,6 @@ func (s *eventStream[E]) start(ctx context.Context, op *graphql.OperationContext
 	return s
 }
 
-// Next implements transport.Stream.
 func (s *eventStream[E]) Next(ctx context.Context) (transport.Message, error) {
 	event, message, err := s.next(ctx)
 	switch {
@@ -183,7 +181,6 @@ func (s *eventStream[E]) Next(ctx context.Context) (transport.Message, error) {
 	return message, nil
 }
 
-// Close implements transport.Stream.
 func (s *eventStream[E]) Close() {
 	s.close()
 	s.left()
@@ -201,7 +198,6 @@ type outputField struct {
 	name string
 }
 
-// newOutputEncoder returns the encoder for the fields that an operation selects below field.
 func newOutputEncoder(op *graphql.OperationContext, field graphql.CollectedField) *outputEncoder {
 	e := &outputEncoder{start: `{"data":{` + quote(field.Alias) + ":"}
 	for _, selected := range graphql.CollectFields(op, field.Selections, []string{"ExecutionOutput", "ExecutionEvent"}) {
@@ -210,7 +206,6 @@ func newOutputEncoder(op *graphql.OperationContext, field graphql.CollectedField
 	return e
 }
 
-// quote returns a name as a JSON string.
 func quote(name string) string { return string(transport.AppendString(nil, []byte(name))) }
 
 // twice returns the name of the data field that is selected more than once, or "". In JSON,

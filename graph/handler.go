@@ -116,7 +116,6 @@ type api struct {
 	webSockets atomic.Uint64
 }
 
-// ServeHTTP implements http.Handler.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
@@ -153,10 +152,8 @@ func callerOf(ctx context.Context) string {
 // operations wait for a while, then fail with CLUSTER_UNAVAILABLE.
 type starting struct{ transport.Starting }
 
-// ExtensionName implements graphql.HandlerExtension.
 func (starting) ExtensionName() string { return "Starting" }
 
-// Validate implements graphql.HandlerExtension.
 func (starting) Validate(graphql.ExecutableSchema) error { return nil }
 
 // MutateOperationContext implements graphql.OperationContextMutator.

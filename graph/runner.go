@@ -104,7 +104,6 @@ func visibleLabels(ctx context.Context, labels []runtime.Label) []runtime.Label 
 	return labels
 }
 
-// claimLater claims without waiting for a runner.
 func (r mutation) claimLater(ctx context.Context, in request.Claim) (generated.ClaimRunnerPayload, error) {
 	made, err := r.engine.Tickets.Open(ctx, in)
 	if err != nil {

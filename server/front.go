@@ -47,7 +47,6 @@ func (s *Server) encrypt(of net.Listener) net.Listener {
 	return connections.Encrypt(of, s.secure, s.logger.Named("tls"))
 }
 
-// knownPeers returns the limits of peers.
 func (s *Server) knownPeers() (*clients.Limiter, error) {
 	proxies, err := s.config.Proxies.Networks()
 	memory, _, _ := serverMemory() // limitMemory has logged it

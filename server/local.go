@@ -105,10 +105,8 @@ func (s *Server) checkLocal(ctx context.Context) error {
 	return nil
 }
 
-// seconds converts a setting in seconds.
 func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 
-// imageCache converts the settings of images.
 func imageCache(c config.Images) image.Config {
 	return image.Config{
 		Files: c.Files, Image: tree.Limits{Bytes: c.Bytes}, Bytes: c.CacheBytes, Within: seconds(c.Timeout),

@@ -74,7 +74,6 @@ func (m memoryReading) overGoal() bool {
 	return m.held > SpareMemory && (m.held-SpareMemory)/3*2 > m.goal
 }
 
-// readMemory returns the current numbers.
 func readMemory() memoryReading {
 	samples := []metrics.Sample{
 		{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}, {Name: "/gc/heap/goal:bytes"}, {Name: "/gc/heap/allocs:bytes"},

@@ -68,7 +68,6 @@ type tokenList struct {
 	Sessions bool `help:"Also list sessions: the tokens of browsers that signed in."`
 }
 
-// Run lists the tokens.
 func (c *tokenList) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	out, err := client.GetTokens(ctx, server, &c.Sessions)
 	if err != nil {
@@ -95,7 +94,6 @@ type tokenRevoke struct {
 	AlsoMade bool     `help:"Also revoke all tokens that were created with them, directly or indirectly: use it when a token leaked."`
 }
 
-// Run revokes tokens.
 func (c *tokenRevoke) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	return command.Each(ctx, s, c.Format, c.IDs, "revoked", "has already ended", func(ctx context.Context, id string) (bool, error) {
 		out, err := client.RevokeToken(ctx, server, id, &c.AlsoMade)
@@ -135,7 +133,6 @@ type tokenGrant struct {
 	Expires   time.Duration `default:"1h" from:"1s" to:"720h" placeholder:"TIME" help:"Lifetime, 1s to 720h. (${default})"`
 }
 
-// Run creates a grant.
 func (c *tokenGrant) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	in := client.CreateGrantInput{ExecutionId: command.Optional(c.Execution), RunnerId: command.Optional(c.Runner)}
 	for _, right := range c.Right {

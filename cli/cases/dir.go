@@ -126,7 +126,6 @@ func compareNames(a, b string) int {
 	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 }
 
-// digits returns the number of digits at the start of a text.
 func digits(text string) int {
 	return len(text) - len(strings.TrimLeft(text, "0123456789"))
 }

@@ -82,7 +82,6 @@ func (r Report) Passed() int { return r.count(runtime.CasePassed) }
 // Failed returns the number of cases that failed.
 func (r Report) Failed() int { return r.count(runtime.CaseFailed) }
 
-// count returns the number of cases in a state.
 func (r Report) count(state runtime.CaseState) (n int) {
 	for _, c := range r.Cases {
 		if c.State == state {
@@ -285,7 +284,6 @@ func (j *Job) print(r Result) error {
 	return err
 }
 
-// width returns the length of the longest name, at most 30.
 func (j *Job) width() (width int) {
 	for _, c := range j.Cases {
 		width = max(width, len(c.Name))

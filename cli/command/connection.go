@@ -54,7 +54,6 @@ type Flags struct {
 	TLS       `embed:""`
 }
 
-// url returns the server's address.
 func (f Flags) url() (string, error) {
 	if f.Server == "" {
 		return DefaultServer, nil
@@ -213,7 +212,6 @@ func (f Flags) needsPrivate(ctx context.Context, address string) (bool, error) {
 	return true, nil
 }
 
-// noListener reports whether no server listens at an address.
 func noListener(ctx context.Context, address string) bool {
 	base, err := url.Parse(address)
 	if err != nil {

@@ -144,7 +144,6 @@ func (p *progress) count(n int64) {
 	_, _ = fmt.Fprintf(p.out, "\r\x1b[K%s: %s%s, %s/s", output.Plain(p.name), megabytes(p.done), of, rate)
 }
 
-// end removes the line from the terminal.
 func (p *progress) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -143,7 +143,6 @@ func (b *batch) tree(ctx context.Context, from, to string) error {
 // anyNames opens the files of a root. Unlike [os.Root.FS] it accepts names that aren't UTF-8.
 type anyNames struct{ root *os.Root }
 
-// Open implements fs.FS.
 func (a anyNames) Open(name string) (fs.File, error) { return a.root.Open(name) }
 
 // directory adds a directory to the batch, without its contents.

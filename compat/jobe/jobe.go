@@ -30,16 +30,12 @@ const root = "/jobe/index.php/restapi/"
 // New returns the API.
 func New() compat.API { return new(api) }
 
-// Name implements compat.API.
 func (*api) Name() string { return "jobe" }
 
-// Path implements compat.API.
 func (*api) Path() string { return root }
 
-// Headers implements compat.API.
 func (*api) Headers() []string { return []string{"X-API-KEY", "X-CodeRunner-Job-Id"} }
 
-// Register implements compat.API.
 func (a *api) Register(services compat.Services, routes *compat.Routes) {
 	a.Services, a.files = services, newCache(services.Memory.Reserve(maxCachedBytes))
 	a.defaults, a.turns = language.Default(), fairqueue.NewSharedLimiter(2*programsPerCPU)
@@ -128,7 +124,6 @@ type sent struct{}
 // jsonType is the type of all answers.
 const jsonType = "application/json; charset=UTF-8"
 
-// write writes an answer as JSON.
 func write(w http.ResponseWriter, status int, answer any) {
 	text := encode(answer)
 	w.Header().Set("Content-Type", jsonType)

@@ -141,12 +141,10 @@ const (
 	wallReserve = 40 // seconds
 )
 
-// bounds returns the limits of a run.
 func (p parameters) bounds(d dialect, most ceiling) batch.Bounds {
 	return p.of(most, or(p.seconds, defaultSeconds), or(p.disk, defaultDisk), d.processes(or(p.processes, defaultProcesses)))
 }
 
-// buildBounds returns the limits of a build.
 func (p parameters) buildBounds(d dialect, most ceiling) batch.Bounds {
 	return p.of(most, atLeast(or(p.seconds, defaultSeconds), leastBuildSeconds), atLeast(or(p.disk, defaultDisk), leastBuildDisk),
 		d.processes(atLeast(or(p.processes, defaultProcesses), leastBuildProcesses)))

@@ -130,8 +130,7 @@ func (a *api) read(w http.ResponseWriter, r *http.Request) (j job, in request.Ru
 	if err != nil {
 		return j, in, of, err
 	}
-	// An unknown language has no environments.
-	recipe, _ := a.recipe(s.language)
+	recipe, _ := a.Languages.ByID(strings.ToLower(s.language)) // an unknown language has no environments
 	env, there, err := a.Engine.Environments.First(r.Context(), recipe.Environments)
 	if err != nil {
 		return j, in, of, err
@@ -226,7 +225,6 @@ func (a *api) follow(ctx context.Context, id runtime.BatchID, hold *clients.Rese
 	}
 }
 
-// size returns the bytes of the phase's output.
 func (p *phase) size() int { return len(p.stdout) + len(p.stderr) }
 
 // take adds an event to the phase. The memory of output is taken from hold.

@@ -132,7 +132,6 @@ type progress struct {
 // wanted reports whether the client requested progress. If not, no output is copied for it.
 func (p *progress) wanted() bool { return p.token != nil }
 
-// output adds output.
 func (p *progress) output(text string) {
 	p.bytes += len(text)
 	if p.cut {

@@ -228,11 +228,9 @@ type problem struct {
 func (s *session) failed(ctx context.Context, name string, err error) *sdk.CallToolResult {
 	var typed *runtime.Error
 	if !errors.As(err, &typed) {
-		switch {
-		case ctx.Err() != nil:
+		typed = runtime.Wrap(runtime.CodeInternal, err, "")
+		if ctx.Err() != nil {
 			typed = runtime.Errorf(runtime.CodeClusterUnavailable, "the call was cancelled: %s", cancelled(ctx))
-		default:
-			typed = runtime.Wrap(runtime.CodeInternal, err, "")
 		}
 	}
 	p := problem{Code: typed.Code, Field: shorten(typed.Field), Message: shorten(typed.Message), Retryable: typed.Code.Retryable(), Next: next(typed)}

@@ -49,16 +49,12 @@ type api struct {
 	pending    *pending
 }
 
-// Name implements compat.API.
 func (*api) Name() string { return "poseidon" }
 
-// Path implements compat.API.
 func (*api) Path() string { return root + "/" }
 
-// Headers implements compat.API.
 func (*api) Headers() []string { return []string{TokenHeader} }
 
-// Register implements compat.API.
 func (a *api) Register(services compat.Services, routes *compat.Routes) {
 	a.Services, a.pending.memory = services, services.Memory
 	shown := func(r *http.Request) string { return r.Header.Get(TokenHeader) }
@@ -119,7 +115,6 @@ func (a *api) health(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusServiceUnavailable, serverError{"the prewarming pool is depleting: environments " + strings.Join(depleted, ","), "PREWARMING_POOL_DEPLETING"})
 }
 
-// version returns the version of the server.
 func (a *api) version(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, a.Version) }
 
 // The codes of a serverError.

@@ -25,7 +25,6 @@ var PreflightHeaders = []string{"GraphQL-Require-Preflight", "Apollo-Require-Pre
 
 const typeMultipart = "multipart/form-data"
 
-// isMultipart reports whether a request's body has several parts.
 func isMultipart(r *http.Request) bool {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	return err == nil && kind == typeMultipart
@@ -40,7 +39,6 @@ type afterwards struct {
 // Unwrap supports http.ResponseController.
 func (w afterwards) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// WriteHeader implements http.ResponseWriter.
 func (w afterwards) WriteHeader(status int) {
 	w.body.Drain()
 	w.ResponseWriter.WriteHeader(status)

@@ -23,7 +23,6 @@ type sendQueue struct {
 	queues []*opQueue // those with something to send
 }
 
-// newSendQueue returns an empty sendQueue.
 func newSendQueue() *sendQueue { return &sendQueue{wake: make(chan struct{}, 1)} }
 
 // An opQueue is one operation's part of a sendQueue.

@@ -169,7 +169,6 @@ func (responses) Close() {}
 // once is a stream with one answer.
 type once struct{ message Message }
 
-// Next implements Stream.
 func (o *once) Next(context.Context) (Message, error) {
 	if o.message.Payload == nil {
 		return Message{}, io.EOF

@@ -157,7 +157,6 @@ type kept struct {
 // Unwrap returns the underlying connection; see package socket.
 func (k *kept) Unwrap() net.Conn { return k.Conn }
 
-// Close closes the connection.
 func (k *kept) Close() error {
 	k.of.mu.Lock()
 	delete(k.of.kept, k)
@@ -233,7 +232,6 @@ func newHandoff(of net.Listener) handoff {
 	return handoff{of: of, conns: make(chan net.Conn), closed: make(chan struct{}), failed: make(chan struct{})}
 }
 
-// Accept implements net.Listener.
 func (h *handoff) Accept() (net.Conn, error) {
 	select {
 	case conn := <-h.conns:
@@ -245,7 +243,6 @@ func (h *handoff) Accept() (net.Conn, error) {
 	}
 }
 
-// Addr implements net.Listener.
 func (h *handoff) Addr() net.Addr { return h.of.Addr() }
 
 // accept calls handle for each connection until the other listener fails.

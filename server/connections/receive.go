@@ -151,7 +151,6 @@ func (p *forwarded) RemoteAddr() net.Addr { return p.client }
 // Unwrap returns the underlying connection; see package socket.
 func (p *forwarded) Unwrap() net.Conn { return p.Conn }
 
-// Read implements net.Conn.
 func (p *forwarded) Read(b []byte) (int, error) {
 	if len(p.rest) > 0 {
 		n := copy(b, p.rest)

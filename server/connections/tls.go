@@ -155,7 +155,6 @@ func (c *tlsConn) begins(p []byte) bool {
 	return whole == (c.State().NegotiatedProtocol == "h2")
 }
 
-// Write writes to the client.
 func (c *tlsConn) Write(p []byte) (int, error) {
 	if err := c.handshake(); err != nil {
 		return 0, err

@@ -124,14 +124,12 @@ type family[S any] struct {
 // An emitter sends a value with the values of its labels.
 type emitter[V any] func(value V, labels ...string)
 
-// Describe implements prometheus.Collector.
 func (c collector[S]) Describe(to chan<- *prometheus.Desc) {
 	for _, f := range c.families {
 		to <- f.desc
 	}
 }
 
-// Collect implements prometheus.Collector.
 func (c collector[S]) Collect(to chan<- prometheus.Metric) {
 	source := c.read()
 	for _, f := range c.families {
@@ -144,7 +142,6 @@ func counter[S any](name, help string, value func(S) int64) family[S] {
 	return values(prometheus.CounterValue, name, help, nil, func(s S, emit emitter[float64]) { emit(float64(value(s))) })
 }
 
-// counters are several counters with labels.
 func counters[S any](name, help string, labels []string, each func(S, emitter[float64])) family[S] {
 	return values(prometheus.CounterValue, name, help, labels, each)
 }
@@ -154,7 +151,6 @@ func gauge[S any](name, help string, value func(S) float64) family[S] {
 	return values(prometheus.GaugeValue, name, help, nil, func(s S, emit emitter[float64]) { emit(value(s)) })
 }
 
-// gauges are several gauges with labels.
 func gauges[S any](name, help string, labels []string, each func(S, emitter[float64])) family[S] {
 	return values(prometheus.GaugeValue, name, help, labels, each)
 }

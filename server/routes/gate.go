@@ -38,7 +38,6 @@ type Gate struct {
 	proxied sync.Once
 }
 
-// ServeHTTP implements http.Handler.
 func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	restrict(w.Header(), r)
 	if status, err := smuggling.Check(w, r); err != nil {
@@ -116,7 +115,6 @@ func sameOrigin(origin, host string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && strings.EqualFold(u.Host, host)
 }
 
-// allowedOrigin reports whether origin is one of the allowed.
 func allowedOrigin(allowed []string, origin string) bool {
 	return slices.ContainsFunc(allowed, func(a string) bool { return strings.EqualFold(a, origin) })
 }
@@ -220,7 +218,6 @@ type options struct {
 // Unwrap supports http.ResponseController.
 func (w *options) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// WriteHeader implements http.ResponseWriter.
 func (w *options) WriteHeader(status int) {
 	if w.answered = status == http.StatusMethodNotAllowed; w.answered {
 		for _, name := range []string{"Content-Type", "Content-Length"} {
@@ -232,7 +229,6 @@ func (w *options) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Write implements http.ResponseWriter.
 func (w *options) Write(p []byte) (int, error) {
 	if w.answered {
 		return len(p), nil

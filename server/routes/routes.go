@@ -71,7 +71,6 @@ type probes struct {
 	admission *Admission
 }
 
-// register adds the probes' routes.
 func (p probes) register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /health/live", func(w http.ResponseWriter, _ *http.Request) { probed(w, http.StatusOK, "live") })
 	mux.HandleFunc("GET /health/ready", func(w http.ResponseWriter, r *http.Request) {
