@@ -112,17 +112,15 @@ func (c *helperCommand) daemon() (daemon.Config, error) {
 	if helps.Worker, err = os.Executable(); err != nil {
 		return daemon.Config{}, err
 	}
-	runtimes, err := server.Runtimes(c.Runtimes)
-	if err != nil {
+	if helps.Runtimes, err = c.Runtimes.Parse(); err != nil {
 		return daemon.Config{}, err
 	}
-	helps.Runtimes = runtimes
 	if err := c.Disk.Check(); err != nil {
 		return daemon.Config{}, err
 	}
 	helps.DiskRead = server.DiskRead(c.Disk)
 	if c.Network {
-		offer, err := server.Offer(c.Networks)
+		offer, err := c.Networks.Parse()
 		if err != nil {
 			return daemon.Config{}, err
 		}

@@ -89,7 +89,6 @@ func (versionFlag) BeforeReset(app *kong.Kong, s command.Streams) error {
 // A versionCommand is the command version.
 type versionCommand struct{}
 
-// Run prints the version.
 func (versionCommand) Run(s command.Streams) error {
 	_, err := fmt.Fprintln(s.Out, "rockpool", server.Version())
 	return err
@@ -158,8 +157,7 @@ func usePrivate(ctx context.Context, environment, file string, s command.Streams
 	if ctx.Err() != nil && used == nil {
 		return command.ExitError(command.CodeInterrupted)
 	}
-	var exit command.ExitError
-	if errors.As(used, &exit) && err != nil {
+	if exit, ok := errors.AsType[command.ExitError](used); ok && err != nil {
 		_, _ = fmt.Fprintf(s.Err, "rockpool: stop the temporary server: %v\n", err)
 		return exit
 	}

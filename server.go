@@ -49,8 +49,7 @@ func (c *serveCommand) BeforeResolve(parsed *kong.Context) error {
 // Run serves until a signal.
 func (c *serveCommand) Run(s command.Streams, selected *kong.Context) error {
 	if err := c.Check(); err != nil {
-		var wrong *config.Error
-		if errors.As(err, &wrong) {
+		if wrong, ok := errors.AsType[*config.Error](err); ok {
 			return wrong.At(selected, c.settings)
 		}
 		return err

@@ -53,7 +53,6 @@ type cancelled struct {
 	err   error
 }
 
-// Run cancels executions.
 func (c *execCancel) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	all := []cancelled{} // an empty list isn't null
 	for _, id := range c.IDs {

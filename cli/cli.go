@@ -70,7 +70,8 @@ func Execute(grammar any, description string, arguments []string, s command.Stre
 	}
 	parser.Model.HelpFlag.Help = "Show this help."
 	selected, err := parser.Parse(helpFlags(arguments))
-	if len(arguments) > 0 && arguments[len(arguments)-1] == "help" && isGroup(err) {
+	// A group of commands ends with "help".
+	if node := parsedNode(err); len(arguments) > 0 && arguments[len(arguments)-1] == "help" && node != nil && len(node.Children) > 0 {
 		selected, err = parser.Parse(helpFlags(append([]string{"help"}, arguments[:len(arguments)-1]...)))
 	}
 	if err == nil && exit < 0 && len(program) > 0 {
@@ -80,7 +81,11 @@ func Execute(grammar any, description string, arguments []string, s command.Stre
 	case exit >= 0: // kong has printed --help
 		return exit
 	case err != nil:
-		_, _ = fmt.Fprintf(s.Err, "rockpool: %s\nrockpool: see `rockpool %s--help`\n", output.Lines(err.Error()+correction(err)), parsedCommand(err))
+		named := ""
+		if node := parsedNode(err); node != nil {
+			named = node.Path() + " "
+		}
+		_, _ = fmt.Fprintf(s.Err, "rockpool: %s\nrockpool: see `rockpool %s--help`\n", output.Lines(err.Error()+correction(err)), named)
 		return command.CodeUsage
 	}
 	return run(s, selected)
@@ -159,31 +164,18 @@ func helpFlags(arguments []string) []string {
 	return arguments
 }
 
-// isGroup reports whether err is about a command group without a subcommand, such as "rockpool exec".
-func isGroup(err error) bool {
-	var parse *kong.ParseError
-	return errors.As(err, &parse) && parse.Context.Selected() != nil && len(parse.Context.Selected().Children) > 0
-}
-
-// parsedCommand returns the command that err is about, followed by a space; empty without a command.
-func parsedCommand(err error) string {
-	var parse *kong.ParseError
-	if errors.As(err, &parse) && parse.Context != nil {
-		if node := parse.Context.Selected(); node != nil {
-			return node.Path() + " "
-		}
+// parsedNode returns the command that a parser's error is about, or nil.
+func parsedNode(err error) *kong.Node {
+	if parse, ok := errors.AsType[*kong.ParseError](err); ok && parse.Context != nil {
+		return parse.Context.Selected()
 	}
-	return ""
+	return nil
 }
 
 // correction returns how to write a command line whose words are in the wrong place; "" if err is
 // about something else.
 func correction(err error) string {
-	var parse *kong.ParseError
-	if !errors.As(err, &parse) || parse.Context == nil {
-		return ""
-	}
-	node := parse.Context.Selected()
+	node := parsedNode(err)
 	switch said := err.Error(); {
 	case strings.Contains(said, "did you mean"):
 		return ""
@@ -211,11 +203,11 @@ func passProgram(selected *kong.Context, program []string) error {
 
 // ExitCode prints err and a hint, if there is one, to errs. It returns the exit code for err.
 func ExitCode(errs io.Writer, err error) int {
-	var exit command.ExitError
+	exit, exits := errors.AsType[command.ExitError](err)
 	switch {
 	case err == nil:
 		return 0
-	case errors.As(err, &exit):
+	case exits:
 		return int(exit)
 	case errors.Is(err, context.Canceled): // by a signal: the user knows why
 		return command.CodeInterrupted

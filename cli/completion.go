@@ -21,7 +21,6 @@ type completionCommand struct {
 	Shell string `arg:"" enum:"bash,zsh" help:"bash or zsh."`
 }
 
-// Run prints the script.
 func (c *completionCommand) Run(s command.Streams) error {
 	if _, err := io.WriteString(s.Out, Script(c.Shell)); err != nil {
 		return fmt.Errorf("write the script: %w", err)
@@ -145,7 +144,6 @@ func readLine(root *kong.Node, words []string) line {
 	return l
 }
 
-// childNamed returns a command's subcommand with this name, or nil.
 func childNamed(node *kong.Node, word string) *kong.Node {
 	for _, child := range node.Children {
 		if child.Name == word {

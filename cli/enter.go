@@ -6,6 +6,7 @@ import (
 
 	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/terminal"
+	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -21,16 +22,15 @@ type runnerExec struct {
 
 func (c *runnerExec) takeProgram(words []string) { c.program = words }
 
-// Run runs the command.
 func (c *runnerExec) Run(s command.Streams) error {
 	if len(c.program) == 0 {
 		return command.UsageError{Err: errors.New("no command is given: add one after --")}
 	}
-	labels, err := labelInputs(c.Label)
+	labels, err := pairs[client.LabelInput]("--label", c.Label)
 	if err != nil {
 		return command.UsageError{Err: err}
 	}
-	variables, err := variableInputs(c.Variable)
+	variables, err := pairs[client.VariableInput]("--variable", c.Variable)
 	if err != nil {
 		return command.UsageError{Err: err}
 	}
@@ -59,7 +59,6 @@ func (c *runnerShell) takeProgram(words []string) { c.program = words }
 // through standard error, so that is the terminal too.
 const anyShell = `if command -v bash >/dev/null; then exec bash -i 2>&1; else exec sh -i 2>&1; fi`
 
-// Run opens a shell.
 func (c *runnerShell) Run(s command.Streams) error {
 	if (c.ID == "") == (c.Env == "") {
 		return command.UsageError{Err: errors.New("give either the id of a runner or an environment with --env")}

@@ -24,7 +24,6 @@ type envList struct {
 	output.Format
 }
 
-// Run lists the environments.
 func (c *envList) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	out, err := client.GetEnvironments(ctx, server)
 	if err != nil {
@@ -63,7 +62,6 @@ type envShow struct {
 	ID string `arg:"" name:"environment" complete:"environment" help:"Id of the environment."`
 }
 
-// Run shows an environment.
 func (c *envShow) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	out, err := client.GetEnvironment(ctx, server, c.ID)
 	if err != nil {
@@ -128,7 +126,6 @@ type envDelete struct {
 	EndClaimed bool     `help:"End claimed runners too. Without it, they continue until they are released or expire."`
 }
 
-// Run deletes environments.
 func (c *envDelete) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	return command.Each(ctx, s, c.Format, c.IDs, "deleted", "doesn't exist", func(ctx context.Context, id string) (bool, error) {
 		out, err := client.DeleteEnvironment(ctx, server, client.DeleteEnvironmentInput{Id: id, EndClaimed: &c.EndClaimed})
@@ -148,7 +145,6 @@ type listedLanguage struct {
 	Version *string `json:"version,omitempty"` // nil if it is unknown or wasn't requested
 }
 
-// Run lists the languages.
 func (c *languagesCommand) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	all, err := c.list(ctx, server)
 	if err != nil {

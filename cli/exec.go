@@ -32,7 +32,6 @@ type execList struct {
 	Limit   int                      `default:"0" placeholder:"N" help:"List at most the N newest; 0: all. (${default})"`
 }
 
-// Run lists executions.
 func (c *execList) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	if c.Limit < 0 {
 		return fmt.Errorf("--limit is %d, but must be 0 or more", c.Limit)
@@ -100,7 +99,6 @@ type execFollow struct {
 	Raw       bool   `help:"Print control characters as they are also on a terminal: the program's output then controls it."`
 }
 
-// Run follows an execution.
 func (c *execFollow) Run(ctx context.Context, s command.Streams, server *client.Client) error {
 	out, errs := output.Guarded(s.Out, c.Raw), output.Guarded(s.Err, c.Raw)
 	defer out.Close()
@@ -151,7 +149,6 @@ type execShow struct {
 	ID string `arg:"" name:"execution" complete:"execution" help:"Id of the execution."`
 }
 
-// Run shows an execution.
 func (c *execShow) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	out, err := client.GetExecution(ctx, server, c.ID)
 	if err != nil {

@@ -26,7 +26,6 @@ type runnerFind struct {
 // codeNoMatch is the exit code of a search without a match, as in grep(1).
 const codeNoMatch = 1
 
-// Run searches files.
 func (c *runnerFind) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	if c.Name == "" && c.Containing == "" {
 		return errors.New("say what to find: give --name, --containing, or both")
@@ -111,7 +110,6 @@ type runnerCopy struct {
 	Destination string `arg:"" name:"to" complete:"file" help:"RUNNER:PATH, a local path, or - for standard output. If it is an existing directory, the copy goes into it."`
 }
 
-// Run copies files.
 func (c *runnerCopy) Run(ctx context.Context, s command.Streams, server *client.Client) (err error) {
 	from, fromRunner := splitLocation(c.Source)
 	to, toRunner := splitLocation(c.Destination)

@@ -50,7 +50,6 @@ func (r *lineRange) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Run prints lines.
 func (c *execLogs) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	if c.Last != 0 && (c.Search != "" || c.Lines != lineRange{}) {
 		return runtime.Invalid("last", "--last can't be used with --lines or --search")

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"strconv"
-	"strings"
 
 	"github.com/goccy/go-yaml"
 
@@ -54,7 +53,6 @@ type shown struct {
 	Pool     map[string]any             `yaml:"pool"` // ignored: the pool's state can't be put
 }
 
-// Run puts environments.
 func (c *envPut) Run(s command.Streams) error {
 	inputs, err := c.inputs(s.In)
 	if err != nil {
@@ -173,7 +171,7 @@ func (c *envPut) applyTo(input *client.PutEnvironmentInput) error {
 	if c.NoVariables || c.Variable != nil {
 		input.Variables = []client.VariableInput{}
 	}
-	variables, err := variableInputs(c.Variable)
+	variables, err := pairs[client.VariableInput]("--variable", c.Variable)
 	if err != nil {
 		return err
 	}
@@ -214,18 +212,6 @@ func readEnvironments(name string, in io.Reader) ([]client.PutEnvironmentInput, 
 	}
 	if len(all) == 0 {
 		return nil, fmt.Errorf("read %s: the file has no environment", name)
-	}
-	return all, nil
-}
-
-// variableInputs parses the values of --variable.
-func variableInputs(texts []string) (all []client.VariableInput, err error) {
-	for _, text := range texts {
-		name, value, ok := strings.Cut(text, "=")
-		if !ok {
-			return nil, fmt.Errorf("--variable is %q, but must be NAME=VALUE", text)
-		}
-		all = append(all, client.VariableInput{Name: name, Value: value})
 	}
 	return all, nil
 }

@@ -80,8 +80,7 @@ func (c *runCommand) Run(s command.Streams, private Private) error {
 	} else if alone {
 		return private.Use(ctx, c.Env, c.Main, s, func(ctx context.Context, server *client.Client) error {
 			err := run(ctx, server)
-			var unserved *execution.UnservedError
-			if errors.As(err, &unserved) {
+			if unserved, ok := errors.AsType[*execution.UnservedError](err); ok {
 				return unserved.OnPrivate()
 			}
 			return err
@@ -183,13 +182,13 @@ func runJob(ctx context.Context, j *execution.Job) error {
 
 // job reads the files and returns the job for a single run.
 func (c *runCommand) job(s command.Streams) (*execution.Job, error) {
-	labels, err := labelInputs(c.Label)
+	labels, err := pairs[client.LabelInput]("--label", c.Label)
 	if err != nil {
 		return nil, err
 	}
 	j := newJob(s, nil)
 	j.Labels = labels
-	if j.Variables, err = variableInputs(c.Variable); err != nil {
+	if j.Variables, err = pairs[client.VariableInput]("--variable", c.Variable); err != nil {
 		return nil, err
 	}
 	j.Environment, j.Command, j.TimeLimit, j.Stdin, j.Protected = c.Env, c.program, c.TimeLimit, c.Stdin, c.Protected

@@ -31,7 +31,6 @@ type runnerList struct {
 	Label []string              `placeholder:"NAME=VALUE" sep:"none" help:"Only runners whose claim has this label; NAME alone: with any value. Can be given more than once: all must match."`
 }
 
-// Run lists runners.
 func (c *runnerList) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	wanted, err := labelFilters(c.Label)
 	if err != nil {
@@ -39,10 +38,7 @@ func (c *runnerList) Run(ctx context.Context, s command.Streams, server client.S
 	}
 	all, err := command.Pages(func(after *string) ([]client.ListedRunner, client.PageInfo, error) {
 		out, err := client.GetRunners(ctx, server, command.Optional(c.Env), c.State, wanted, command.LabelledPage, after)
-		if err != nil {
-			return nil, client.PageInfo{}, err
-		}
-		return out.Runners.Nodes, out.Runners.PageInfo, nil
+		return out.Runners.Nodes, out.Runners.PageInfo, err
 	})
 	if err != nil {
 		return err
@@ -84,7 +80,6 @@ type runnerClaim struct {
 	Holder  *string        `xor:"session" placeholder:"TEXT" help:"Holder: the same holder gets the same runner while it exists, then a new one."`
 }
 
-// Run claims a runner.
 func (c *runnerClaim) Run(ctx context.Context, s command.Streams, server *client.Client) error {
 	request, err := c.request()
 	if err != nil {
@@ -138,7 +133,7 @@ func (c *runnerClaim) request() (execution.Request, error) {
 	}
 	request := execution.Request{Environment: c.Env, Timeout: int(c.Timeout / time.Second), Wait: wait, Key: c.Key, Holder: c.Holder}
 	var err error
-	if request.Labels, err = labelInputs(c.Label); err != nil {
+	if request.Labels, err = pairs[client.LabelInput]("--label", c.Label); err != nil {
 		return request, err
 	}
 	for _, d := range []struct {
@@ -158,7 +153,6 @@ type runnerRelease struct {
 	IDs []string `arg:"" name:"runner" complete:"runner" help:"Ids of the runners."`
 }
 
-// Run releases runners.
 func (c *runnerRelease) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	return command.Each(ctx, s, c.Format, c.IDs, "released", "doesn't exist, or isn't claimed any longer", func(ctx context.Context, id string) (bool, error) {
 		out, err := client.ReleaseRunner(ctx, server, id)

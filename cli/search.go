@@ -54,27 +54,24 @@ func (f searchFlags) executions(ctx context.Context, server client.Sender, of se
 			size = new(min(left, *size))
 		}
 		out, err := client.GetExecutions(ctx, server, command.Optional(f.Env), command.Optional(f.Runner), of.states, of.outcomes, failed, labels, command.Optional(f.Command), from, size, after, new(true))
-		if err != nil {
-			return nil, client.PageInfo{}, err
-		}
 		page := out.Executions
 		if left -= len(page.Nodes); of.limit > 0 && left <= 0 {
 			page.PageInfo.HasNextPage = false
 		}
-		return page.Nodes, page.PageInfo, nil
+		return page.Nodes, page.PageInfo, err
 	})
 }
 
-// labelInputs parses labels to attach.
-func labelInputs(texts []string) (labels []client.LabelInput, err error) {
+// pairs parses the values NAME=VALUE of a flag.
+func pairs[T client.LabelInput | client.VariableInput](flag string, texts []string) (all []T, err error) {
 	for _, text := range texts {
 		name, value, ok := strings.Cut(text, "=")
 		if !ok {
-			return nil, fmt.Errorf("--label is %q, but must be NAME=VALUE", text)
+			return nil, fmt.Errorf("%s is %q, but must be NAME=VALUE", flag, text)
 		}
-		labels = append(labels, client.LabelInput{Name: name, Value: value})
+		all = append(all, T{Name: name, Value: value})
 	}
-	return labels, nil
+	return all, nil
 }
 
 // labelFilters parses labels to search for.

@@ -28,7 +28,6 @@ type ticketShow struct {
 	ID string `arg:"" name:"ticket" help:"Id of the ticket, as rockpool runner claim --ticket prints it."`
 }
 
-// Run shows a ticket.
 func (c *ticketShow) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	out, err := client.GetTicket(ctx, server, c.ID)
 	if err != nil {
@@ -162,7 +161,6 @@ type ticketCancel struct {
 	IDs []string `arg:"" name:"ticket" help:"Ids of the tickets."`
 }
 
-// Run cancels tickets.
 func (c *ticketCancel) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	return command.Each(ctx, s, c.Format, c.IDs, "cancelled", "has already ended", func(ctx context.Context, id string) (bool, error) {
 		out, err := client.CancelTicket(ctx, server, id)
@@ -186,14 +184,10 @@ type queueCommand struct {
 	Tenant string `placeholder:"NAME" help:"Only claims of this tenant."`
 }
 
-// Run lists the claims that wait.
 func (c *queueCommand) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	all, err := command.Pages(func(after *string) ([]client.WaitingClaim, client.PageInfo, error) {
 		out, err := client.GetWaitingClaims(ctx, server, command.Optional(c.Tenant), command.Optional(c.Env), command.PageSize, after)
-		if err != nil {
-			return nil, client.PageInfo{}, err
-		}
-		return out.WaitingClaims.Nodes, out.WaitingClaims.PageInfo, nil
+		return out.WaitingClaims.Nodes, out.WaitingClaims.PageInfo, err
 	})
 	if err != nil {
 		return err

@@ -24,7 +24,6 @@ type topCommand struct {
 	Once bool   `help:"Print one table and exit. This is the default with --json and without a terminal."`
 }
 
-// Run shows the running executions.
 func (c *topCommand) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	view := &View{Sort: c.Sort}
 	all, table, err := c.fetch(ctx, server, view)
@@ -64,10 +63,7 @@ func (c *topCommand) Run(ctx context.Context, s command.Streams, server client.S
 func (c *topCommand) fetch(ctx context.Context, server client.Sender, view *View) ([]client.RunningExecution, output.Table, error) {
 	all, err := command.Pages(func(after *string) ([]client.RunningExecution, client.PageInfo, error) {
 		out, err := client.GetRunning(ctx, server, command.Optional(c.Env), command.LabelledPage, after)
-		if err != nil {
-			return nil, client.PageInfo{}, err
-		}
-		return out.Executions.Nodes, out.Executions.PageInfo, nil
+		return out.Executions.Nodes, out.Executions.PageInfo, err
 	})
 	if err != nil {
 		return nil, output.Table{}, err
@@ -76,7 +72,6 @@ func (c *topCommand) fetch(ctx context.Context, server client.Sender, view *View
 	return sorted, table, nil
 }
 
-// page returns the lines of the screen.
 func page(all []client.RunningExecution, table output.Table, trouble string) []string {
 	var text bytes.Buffer
 	_ = output.Format{Output: "table"}.Print(&text, nil, table) // a buffer never fails

@@ -83,7 +83,6 @@ type bearer struct {
 	url, token string
 }
 
-// RoundTrip implements http.RoundTripper.
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.String() == b.url {
 		r = r.Clone(r.Context())
@@ -144,6 +143,14 @@ func (e *Error) Error() string {
 		text += fmt.Sprintf(" (%s)", e.Extensions.Code)
 	}
 	return text
+}
+
+// CodeOf returns the code of the server's error in err's chain, or "".
+func CodeOf(err error) runtime.Code {
+	if refused, ok := errors.AsType[*Error](err); ok {
+		return refused.Extensions.Code
+	}
+	return ""
 }
 
 // An answer is a response of the API.
@@ -318,10 +325,9 @@ func Persist(ctx context.Context, patience time.Duration, again func(error) bool
 // stopping or at its limit, or the reader was too slow. It reports false for an untrusted
 // certificate and for a server without TLS. A proxy that doesn't reach the server is a broken connection.
 func Passing(err error) bool {
-	var refused *Error
-	var untrusted *tls.CertificateVerificationError
-	if !errors.As(err, &refused) {
-		return !errors.As(err, &untrusted) && !errors.Is(err, http.ErrSchemeMismatch)
+	refused, ok := errors.AsType[*Error](err)
+	if !ok {
+		return !errors.As(err, new(*tls.CertificateVerificationError)) && !errors.Is(err, http.ErrSchemeMismatch)
 	}
 	switch refused.Extensions.Code {
 	case "":

@@ -165,17 +165,8 @@ type Event struct {
 // call it again with the last event's cursor: no byte is missing or repeated.
 func (c *Client) Follow(ctx context.Context, execution string, after *string, handle func(Event) error) error {
 	operation := Request{executionEvents_Operation, map[string]any{"id": execution, "after": after}}
-	return c.Subscribe(ctx, operation, func(data json.RawMessage) error {
-		var out struct{ ExecutionEvents json.RawMessage }
-		var event Event
-		err := json.Unmarshal(data, &out)
-		if err == nil {
-			err = json.Unmarshal(out.ExecutionEvents, &event)
-		}
-		if err != nil {
-			return &Error{Message: "read an event: " + err.Error()} // permanent: Passing reports false for an Error without a code
-		}
-		event.JSON = out.ExecutionEvents
+	return follow(ctx, c, operation, func(event Event, raw json.RawMessage) error {
+		event.JSON = raw
 		return handle(event)
 	})
 }

@@ -66,6 +66,22 @@ func (c *Client) Subscribe(ctx context.Context, operation Request, handle func(j
 	}
 }
 
+// follow subscribes and passes each event to handle, decoded and as the server sent it. It returns as
+// [Client.Subscribe] does.
+func follow[E any](ctx context.Context, c *Client, operation Request, handle func(event E, raw json.RawMessage) error) error {
+	return c.Subscribe(ctx, operation, func(data json.RawMessage) error {
+		var fields map[string]json.RawMessage // only the subscription's
+		err := json.Unmarshal(data, &fields)
+		for _, raw := range fields {
+			var event E
+			if err = json.Unmarshal(raw, &event); err == nil {
+				return handle(event, raw)
+			}
+		}
+		return &Error{Message: fmt.Sprintf("read an event: %v", err)} // permanent: Passing reports false for an Error without a code
+	})
+}
+
 // next passes an event's data to handle. It returns the first error of an event that has errors.
 func next(payload json.RawMessage, handle func(json.RawMessage) error) error {
 	var a answer
@@ -88,4 +104,70 @@ func refusal(payload json.RawMessage) error {
 		return errors.New("the server ended the subscription without a reason")
 	}
 	return all[0]
+}
+
+// A FileChange is one change of an entry in a watched directory.
+type FileChange struct {
+	Type FileChangeType `json:"type"`
+	Path *string        `json:"path"` // relative to the watched directory; nil for BEGAN and LOST
+}
+
+// FollowFiles subscribes to the changes in a directory of a runner ("": /workspace) and passes
+// each change to handle, BEGAN first. It returns as [Client.Subscribe] does. Changes between two
+// subscriptions aren't reported: list the directory after the second subscription's BEGAN.
+func (c *Client) FollowFiles(ctx context.Context, runner, path string, recursive bool, handle func(FileChange) error) error {
+	variables := map[string]any{"runner": runner, "recursive": recursive}
+	if path != "" {
+		variables["path"] = path
+	}
+	return follow(ctx, c, Request{fileChanges_Operation, variables}, func(change FileChange, _ json.RawMessage) error { return handle(change) })
+}
+
+// A BatchEvent is one event of a batch. Fields that its Type lacks are zero.
+type BatchEvent struct {
+	Type      string `json:"__typename"` // BatchExecutionEvent or BatchFinished
+	Cursor    string // FollowBatch continues after it
+	CaseIndex *int   // nil for the build
+	Event     CaseEvent
+	Batch     Batch // of BatchFinished
+
+	JSON json.RawMessage `json:"-"` // the event as the server sent it
+}
+
+// A CaseEvent is one event of an execution of a batch. Fields that its Type lacks are zero.
+type CaseEvent struct {
+	Type      string `json:"__typename"` // one of Event's types
+	Stream    OutputStream
+	Base64    []byte // of output
+	Bytes     int64  // of lost output
+	Reason    string // why output is lost
+	Execution struct {
+		Ending
+		Comparison *CaseComparison // nil if the case has no expected output
+		Usage      CaseUsage
+	} // of ExecutionFinished
+}
+
+// CaseComparison is the result of comparing a case's output with the expected output.
+type CaseComparison struct {
+	Matches *bool  `json:"matches"` // nil if it didn't exit with 0, and so wasn't compared
+	Message string `json:"message"` // why it doesn't match
+}
+
+// CaseUsage is what an execution of a batch used. PeakMemory is in bytes, nil if unknown.
+type CaseUsage struct {
+	WallMs      int64  `json:"wallMs"`
+	OutputBytes int64  `json:"outputBytes"`
+	PeakMemory  *int64 `json:"peakMemory"`
+}
+
+// FollowBatch subscribes to a batch's events after a cursor (nil for the first event on), and
+// passes each event to handle. It returns as [Client.Subscribe] does. After a broken connection,
+// call it again with the last event's cursor: no event is missing or repeated.
+func (c *Client) FollowBatch(ctx context.Context, batch string, after *string, handle func(BatchEvent) error) error {
+	operation := Request{batchEvents_Operation, map[string]any{"id": batch, "after": after}}
+	return follow(ctx, c, operation, func(event BatchEvent, raw json.RawMessage) error {
+		event.JSON = raw
+		return handle(event)
+	})
 }

@@ -34,11 +34,6 @@ func (r *Routes) Handle(pattern string, handler http.Handler) {
 	}))
 }
 
-// HandleFunc registers a function as Handle does.
-func (r *Routes) HandleFunc(pattern string, handler func(http.ResponseWriter, *http.Request)) {
-	r.Handle(pattern, http.HandlerFunc(handler))
-}
-
 // Counting returns a function that counts one use of something that isn't an HTTP route, such as a
 // method in a request's body. The set of names must be bounded, since each becomes a metric.
 func (r *Routes) Counting(name string) func(failed bool, took time.Duration) {

@@ -166,16 +166,10 @@ func (c *Config) Check() error {
 	if c.LogFormat != "console" && c.LogFormat != "json" {
 		return &Error{"log-format", c.LogFormat, "console or json"}
 	}
-	if err := c.checkLogs(); err != nil {
+	if err := cmp.Or(c.checkLogs(), c.Disk.Check(), c.Bounds.check(c.MaxBody)); err != nil {
 		return err
 	}
-	if err := c.Disk.Check(); err != nil {
-		return err
-	}
-	if _, err := c.Runtimes.Programs(); err != nil {
-		return err
-	}
-	if err := c.Bounds.check(c.MaxBody); err != nil {
+	if _, err := c.Runtimes.Parse(); err != nil {
 		return err
 	}
 	// The server's own names are always allowed.

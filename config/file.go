@@ -45,16 +45,13 @@ func settingsPaths() []string {
 // ReadFile reads the named file, or without a name the first default path that exists. An error names file,
 // line and key.
 func ReadFile(named string, flags []*kong.Flag) (File, error) {
+	paths := settingsPaths()
 	if named != "" {
-		text, err := os.ReadFile(named)
-		if err != nil {
-			return File{}, fmt.Errorf("read the settings: %w", err)
-		}
-		return parseFile(named, text, flags)
+		paths = []string{named}
 	}
-	for _, path := range settingsPaths() {
+	for _, path := range paths {
 		text, err := os.ReadFile(path)
-		if errors.Is(err, fs.ErrNotExist) {
+		if named == "" && errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {

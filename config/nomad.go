@@ -190,8 +190,7 @@ func readToken(flag, path string, least int) (string, error) {
 
 // reason returns an error's text without the path, which the caller has already named.
 func reason(err error) string {
-	var at *os.PathError
-	if errors.As(err, &at) {
+	if at, ok := errors.AsType[*os.PathError](err); ok {
 		return at.Err.Error()
 	}
 	return err.Error()

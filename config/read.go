@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/rockpool/rockpool/config/quantity"
 	"github.com/rockpool/rockpool/local/uids"
+	"github.com/rockpool/rockpool/runtime/language"
 )
 
 // Default returns the default settings.
@@ -56,8 +58,7 @@ func Read(file string, change func(c *Config, given func(name string) bool)) (Co
 		return set || inFile
 	})
 	err = c.Check()
-	var wrong *Error
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*Error](err); ok {
 		err = wrong.At(selected, settings)
 	}
 	return c, err
@@ -80,4 +81,46 @@ func Private(file string) (Config, error) {
 			c.LogLevel = "error" // the user wants to see the program's output
 		}
 	})
+}
+
+// An Error is a setting with an invalid value.
+type Error struct {
+	Flag    string // without dashes
+	Value   string
+	Allowed string
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("--%s is %q, but must be %s", e.Flag, e.Value, e.Allowed)
+}
+
+// At returns an error that names where the value is from: the flag, the variable, or the file's line.
+func (e *Error) At(selected *kong.Context, file File) error {
+	place := "the default of --" + e.Flag
+	variable := "ROCKPOOL_" + strings.ToUpper(strings.ReplaceAll(e.Flag, "-", "_"))
+	if s, set := file.values[e.Flag]; set {
+		place = fmt.Sprintf("%s:%d: %s", file.Path, s.line, e.Flag)
+	}
+	if _, set := os.LookupEnv(variable); set {
+		place = variable
+	}
+	for _, part := range selected.Path {
+		if part.Flag != nil && part.Flag.Name == e.Flag && !part.Resolved {
+			place = "--" + e.Flag
+		}
+	}
+	return fmt.Errorf("%s is %q, but must be %s", place, e.Value, e.Allowed)
+}
+
+// readLanguages reads the recipes of the languages.
+func (c *Config) readLanguages() (err error) {
+	if c.Languages == "" {
+		c.Recipes = language.Default()
+		return nil
+	}
+	c.Recipes, err = language.Load(c.Languages)
+	if wrong, ok := errors.AsType[*language.Error](err); ok {
+		return &Error{"languages", c.Languages, "a file of languages: " + wrong.InFile()}
+	}
+	return err
 }

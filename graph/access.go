@@ -4,10 +4,14 @@ import (
 	"context"
 	"time"
 
+	"github.com/99designs/gqlgen/graphql"
+
 	"github.com/rockpool/rockpool/graph/generated"
+	"github.com/rockpool/rockpool/graph/model"
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
+	"github.com/rockpool/rockpool/runtime/audit"
 	"github.com/rockpool/rockpool/runtime/identity"
 )
 
@@ -23,17 +27,12 @@ func (r principal) Tenant(_ context.Context, of *access.Principal) (*string, err
 	return tenantName(of.Tenant, of.AllTenants), nil
 }
 
-func (r principal) Role(_ context.Context, of *access.Principal) (*access.Role, error) {
-	return orNull(of.Role), nil
-}
-
 // tenantName returns nil, which the API shows as null, for all tenants.
 func tenantName(id runtime.TenantID, all bool) *string {
 	if all {
 		return nil
 	}
-	name := id.String()
-	return &name
+	return new(id.String())
 }
 
 // ofTenant returns the tenant that filters a list, or nil.
@@ -100,14 +99,6 @@ func (r mutation) CreateGrant(ctx context.Context, in generated.CreateGrantInput
 	return generated.CreateGrantPayload{Grant: made, Token: text}, err
 }
 
-func (r grant) ExecutionID(_ context.Context, of *access.Grant) (*string, error) {
-	return orNull(string(of.Execution)), nil
-}
-
-func (r grant) RunnerID(_ context.Context, of *access.Grant) (*string, error) {
-	return orNull(string(of.Runner)), nil
-}
-
 func (r query) Tenants(ctx context.Context) ([]runtime.Tenant, error) {
 	found, err := r.engine.Callers.Tenants(ctx)
 	if err == nil {
@@ -141,4 +132,51 @@ func (r tenant) Use(_ context.Context, of *runtime.Tenant) (generated.TenantUse,
 		ClaimsPerMinute: use.ClaimsPerMinute.Used, CPUSecondsPerDay: use.CPUSecondsPerDay.Used, OutputBytesPerDay: use.OutputBytesPerDay.Used,
 		PoolRunners: use.PoolRunners.Used, MemoryMiB: use.MemoryMiB.Used, CPUMHz: use.CPUMHz.Used,
 	}, nil
+}
+
+// AuditLog returns the stored entries. If others can't be stored now, it adds an error that says
+// so.
+func (r query) AuditLog(ctx context.Context, tenant, actor, action, object *string, failed *bool, from, to *time.Time, first *int, after *string, newestFirst *bool) (model.AuditEntryConnection, error) {
+	page, err := model.ParsePage(first, after)
+	if err != nil {
+		return model.AuditEntryConnection{}, err
+	}
+	only, err := ofTenant(tenant)
+	if err != nil {
+		return model.AuditEntryConnection{}, err
+	}
+	filter := audit.Filter{
+		Tenant: only, Actor: orZero(actor), Action: orZero(action), Object: orZero(object), Failed: failed, From: orZero(from), To: orZero(to), NewestFirst: orZero(newestFirst),
+	}
+	found, err := r.engine.Callers.AuditLog(ctx, filter, page.First, page.After)
+	if err == nil {
+		found.Entries, found.More, err = withinMemory(ctx, found.Entries, func(i int) int { return found.Sizes[i] }, found.More)
+	}
+	if err == nil && found.Waiting > 0 {
+		graphql.AddError(ctx, runtime.Errorf(runtime.CodeClusterUnavailable, "%d entries are missing here, because they can't be stored now: see health", found.Waiting))
+	}
+	return model.PageOf(found.Entries, func(e audit.Entry) string { return e.ID }, found.More, 0), err
+}
+
+func (r auditEntry) ActorKind(_ context.Context, of *audit.Entry) (string, error) {
+	return string(of.Actor.Kind), nil
+}
+
+func (r auditEntry) ActorID(_ context.Context, of *audit.Entry) (string, error) {
+	return of.Actor.ID, nil
+}
+
+func (r auditEntry) ActorName(_ context.Context, of *audit.Entry) (string, error) {
+	return of.Actor.Name, nil
+}
+
+func (r auditEntry) Address(_ context.Context, of *audit.Entry) (*string, error) {
+	if !of.Address.IsValid() {
+		return nil, nil
+	}
+	return orNull(of.Address.String()), nil
+}
+
+func (r auditEntry) Tenant(_ context.Context, of *audit.Entry) (*string, error) {
+	return tenantName(of.Tenant, of.Tenant == audit.WholeServer), nil
 }

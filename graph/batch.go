@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -72,27 +73,12 @@ func (r query) Batches(ctx context.Context, runner, env *string, first *int, aft
 
 func (r query) Batch(ctx context.Context, id string) (*runtime.Batch, error) {
 	found, err := r.engine.Batches.Get(ctx, runtime.BatchID(id))
-	if err != nil {
-		return nil, err
-	}
-	return &found, nil
+	return &found, err
 }
 
 func (r mutation) CancelBatch(ctx context.Context, id string) (generated.CancelBatchPayload, error) {
 	cancelled, err := r.engine.Batches.Cancel(ctx, runtime.BatchID(id))
 	return generated.CancelBatchPayload{Batch: cancelled}, err
-}
-
-func (r batchFields) RunnerID(_ context.Context, of *runtime.Batch) (*string, error) {
-	return orNull(string(of.RunnerID)), nil
-}
-
-func (r batchFields) Outcome(_ context.Context, of *runtime.Batch) (*runtime.BatchOutcome, error) {
-	return orNull(of.Outcome), nil
-}
-
-func (r batchFields) Message(_ context.Context, of *runtime.Batch) (*string, error) {
-	return orNull(of.Message), nil
 }
 
 func (r batchFields) EndedCount(_ context.Context, of *runtime.Batch) (int, error) {
@@ -174,21 +160,12 @@ func sendBatchEvents(ctx context.Context, events *batch.Reader, out chan<- model
 // twice returns the name of a large part of a batch's events that is selected more than once, or "" if
 // there is none.
 func twice(op *graphql.OperationContext, selected []graphql.CollectedField) string {
-	seen := map[string]bool{}
-	for _, field := range selected {
-		if field.Name != "event" {
-			continue
-		}
-		if seen["event"] {
-			return "event"
-		}
-		seen["event"] = true
-		for _, part := range graphql.CollectFields(op, field.Selections, []string{"ExecutionOutput", "ExecutionEvent"}) {
-			if data := part.Name == "text" || part.Name == "base64"; data && seen[part.Name] {
-				return part.Name
-			}
-			seen[part.Name] = true
-		}
+	selected = slices.DeleteFunc(slices.Clone(selected), func(f graphql.CollectedField) bool { return f.Name != "event" })
+	switch len(selected) {
+	case 0:
+		return ""
+	case 1:
+		return newOutputEncoder(op, selected[0]).twice()
 	}
-	return ""
+	return "event"
 }

@@ -37,10 +37,8 @@ type documentLimits struct {
 	known graphql.Cache[*ast.QueryDocument] // documents that passed the checks
 }
 
-// ExtensionName implements graphql.HandlerExtension.
 func (documentLimits) ExtensionName() string { return "DocumentLimits" }
 
-// Validate implements graphql.HandlerExtension.
 func (documentLimits) Validate(graphql.ExecutableSchema) error { return nil }
 
 // MutateOperationParameters implements graphql.OperationParameterMutator.
@@ -89,7 +87,6 @@ func defers(doc *ast.QueryDocument) bool {
 		slices.ContainsFunc(doc.Fragments, func(f *ast.FragmentDefinition) bool { return deferring(f.SelectionSet) })
 }
 
-// deferring reports whether a selection has @defer.
 func deferring(set ast.SelectionSet) bool {
 	return slices.ContainsFunc(set, func(selection ast.Selection) bool {
 		switch s := selection.(type) {
@@ -214,7 +211,6 @@ const (
 	cachedTokens    = 1_000 // their memory is about 256 KiB: see transport.Tokens
 )
 
-// newDocumentCache returns an empty cache.
 func newDocumentCache() documentCache {
 	return documentCache{lru.New[*ast.QueryDocument](cachedDocuments)}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/rockpool/rockpool/graph/model"
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/language"
 	"github.com/rockpool/rockpool/runtime/request"
 )
 
@@ -38,6 +39,7 @@ func (r mutation) PutEnvironment(ctx context.Context, in generated.PutEnvironmen
 
 // putInput converts an input for the engine. A nil field keeps the stored value.
 func putInput(in generated.PutEnvironmentInput) (request.Environment, error) {
+	tenant, err := ofTenant(in.Tenant)
 	out := request.Environment{
 		ID:               runtime.EnvironmentID(in.ID),
 		IfRevision:       in.IfRevision,
@@ -50,13 +52,7 @@ func putInput(in generated.PutEnvironmentInput) (request.Environment, error) {
 		DefaultTimeLimit: in.DefaultTimeLimit,
 		OutputLimit:      in.OutputLimit,
 		Shared:           in.Shared,
-	}
-	if in.Tenant != nil {
-		tenant, err := runtime.ParseTenant("tenant", *in.Tenant)
-		if err != nil {
-			return out, err
-		}
-		out.Tenant = &tenant
+		Tenant:           tenant,
 	}
 	if limits := in.Resources; limits != nil {
 		out.CPUMHz, out.MemoryMiB = limits.CPUMHz, limits.MemoryMiB
@@ -66,7 +62,7 @@ func putInput(in generated.PutEnvironmentInput) (request.Environment, error) {
 		out.NetworkAccess, out.ExposedPorts = network.Access, network.ExposedPorts
 		out.Allow, out.AllowNames, out.BandwidthMbit = network.Allow, network.AllowNames, network.BandwidthMbit
 	}
-	return out, nil
+	return out, err
 }
 
 func (r mutation) DeleteEnvironment(ctx context.Context, in generated.DeleteEnvironmentInput) (generated.DeleteEnvironmentPayload, error) {
@@ -87,28 +83,16 @@ func (r environment) Pool(_ context.Context, env *runtime.Environment) (runtime.
 	return status, nil
 }
 
-func (r environment) StartDurations(_ context.Context, env *runtime.Environment) (model.Durations, error) {
-	return model.NewDurations(r.engine.Environments.StartDurations(*env)), nil
+func (r environment) StartDurations(_ context.Context, env *runtime.Environment) (runtime.Distribution, error) {
+	return r.engine.Environments.StartDurations(*env), nil
 }
 
-func (r environment) ClaimStats(_ context.Context, env *runtime.Environment) (model.ClaimStats, error) {
-	return model.NewClaimStats(r.engine.Environments.ClaimStats(*env)), nil
+func (r environment) ClaimStats(_ context.Context, env *runtime.Environment) (runtime.ClaimStats, error) {
+	return r.engine.Environments.ClaimStats(*env), nil
 }
 
 func (r environment) PoolHistory(_ context.Context, env *runtime.Environment) (model.PoolHistory, error) {
 	return model.NewPoolHistory(r.engine.Environments.PoolHistory(*env)), nil
-}
-
-func (r poolStatus) Reason(_ context.Context, status *runtime.PoolStatus) (*string, error) {
-	return orNull(status.Reason), nil
-}
-
-func (r poolStatus) Image(_ context.Context, status *runtime.PoolStatus) (*runtime.ImageStatus, error) {
-	return orNull(status.Image), nil
-}
-
-func (r imageStatus) Reason(_ context.Context, status *runtime.ImageStatus) (*string, error) {
-	return orNull(status.Reason), nil
 }
 
 func (r subscription) PoolStatus(ctx context.Context, id *string) (<-chan runtime.PoolStatus, error) {
@@ -129,4 +113,33 @@ func (r query) Activity(ctx context.Context) (runtime.Activity, error) {
 
 func (r subscription) PoolAlerts(ctx context.Context, id *string) (<-chan runtime.PoolAlert, error) {
 	return r.engine.Environments.WatchAlerts(ctx, runtime.EnvironmentID(orZero(id)))
+}
+
+func (r query) Languages(ctx context.Context) ([]language.Recipe, error) {
+	if _, err := r.engine.Callers.Allowed(ctx, "languages"); err != nil {
+		return nil, err
+	}
+	return r.languages.All(), nil
+}
+
+// EnvironmentID returns the first of the language's environments that exists for the caller; null
+// if none does.
+func (r recipe) EnvironmentID(ctx context.Context, of *language.Recipe) (*string, error) {
+	env, _, err := r.engine.Environments.First(ctx, of.Environments)
+	return orNull(string(env.ID)), err
+}
+
+// versionPatience is how long a caller waits for a version that is being measured.
+const versionPatience = 3 * time.Second
+
+// Version returns null if the version is unknown, or isn't known within versionPatience.
+func (r recipe) Version(ctx context.Context, of *language.Recipe) (*string, error) {
+	env, there, err := r.engine.Environments.First(ctx, of.Environments)
+	if err != nil || !there || len(of.Version) == 0 {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, versionPatience)
+	defer cancel()
+	found, _ := r.measured.Versions(ctx, env)
+	return orNull(found[of.ID]), nil
 }

@@ -12,17 +12,13 @@ import (
 	"github.com/rockpool/rockpool/runtime/files"
 )
 
-// workspace is the directory that relative paths in a runner start from.
-const workspace = "/workspace"
-
 func (r runner) Files(ctx context.Context, of *runtime.Runner, path *string, recursive *bool, first *int, after *string) (model.FileConnection, error) {
 	page, err := model.ParsePage(first, after)
 	if err != nil {
 		return model.FileConnection{}, err
 	}
 	if path == nil {
-		path = new(string)
-		*path = workspace
+		path = new(runtime.Workspace)
 	}
 	files, err := r.engine.Files.List(ctx, of.ID, *path, orZero(recursive))
 	key := func(file runtime.File) string { return file.Path }
@@ -41,10 +37,6 @@ func (r file) Mode(_ context.Context, of *runtime.File) (string, error) {
 	return fmt.Sprintf("%04o", of.Mode), nil
 }
 
-func (r file) LinkTarget(_ context.Context, of *runtime.File) (*string, error) {
-	return orNull(of.LinkTarget), nil
-}
-
 // DownloadURL returns an address for regular files only, because the download of any other entry is
 // refused.
 func (r file) DownloadURL(ctx context.Context, of *runtime.File) (*string, error) {
@@ -57,22 +49,6 @@ func (r file) DownloadURL(ctx context.Context, of *runtime.File) (*string, error
 
 func (r runner) SearchFiles(ctx context.Context, of *runtime.Runner, path, name, containing *string, maxMatches *int) (runtime.FileSearch, error) {
 	return r.engine.Files.Search(ctx, of.ID, files.Search{Path: orZero(path), Name: orZero(name), Text: orZero(containing), MaxMatches: maxMatches})
-}
-
-func (r fileSearch) Limit(_ context.Context, of *runtime.FileSearch) (*runtime.FileSearchLimit, error) {
-	return orNull(of.Limit), nil
-}
-
-func (r fileMatch) Line(_ context.Context, of *runtime.FileMatch) (*int, error) {
-	return orNull(of.Line), nil
-}
-
-func (r fileMatch) Text(_ context.Context, of *runtime.FileMatch) (*string, error) {
-	return orNull(of.Text), nil
-}
-
-func (r fileChange) Path(_ context.Context, of *runtime.FileChange) (*string, error) {
-	return orNull(of.Path), nil
 }
 
 // UploadFile writes a file while it arrives. The bits of a missing mode are 0.

@@ -128,35 +128,17 @@ type followed struct {
 }
 
 func (f followed) Subscription() generated.SubscriptionResolver {
-	return followedSubscription{subscription{f.resolver}, f}
+	return subscription{f.resolver, f.events, f.changes}
 }
-
-// A followedSubscription replaces two fields of subscription.
-type followedSubscription struct {
-	subscription
-	of followed
-}
-
-func (s followedSubscription) ExecutionEvents(context.Context, string, *string, *bool) (<-chan model.ExecutionEvent, error) {
-	return s.of.events, nil
-}
-
-func (s followedSubscription) FileChanges(context.Context, string, *string, *bool) (<-chan runtime.FileChange, error) {
-	return s.of.changes, nil
-}
-
-// errFollowed is the error of the fields that only a follower serves.
-var errFollowed = errors.New("the follower serves this field")
 
 func (r subscription) ExecutionEvents(context.Context, string, *string, *bool) (<-chan model.ExecutionEvent, error) {
-	return nil, errFollowed
+	return r.events, nil
 }
 
 func (r subscription) FileChanges(context.Context, string, *string, *bool) (<-chan runtime.FileChange, error) {
-	return nil, errFollowed
+	return r.changes, nil
 }
 
-// at adds the path of a field to an error.
 func at(field graphql.CollectedField, err error) error {
 	return gqlerror.WrapPath(ast.Path{ast.PathName(field.Alias)}, err)
 }
@@ -179,7 +161,6 @@ func (s *eventStream[E]) start(ctx context.Context, op *graphql.OperationContext
 	return s
 }
 
-// Next implements transport.Stream.
 func (s *eventStream[E]) Next(ctx context.Context) (transport.Message, error) {
 	event, message, err := s.next(ctx)
 	switch {
@@ -200,7 +181,6 @@ func (s *eventStream[E]) Next(ctx context.Context) (transport.Message, error) {
 	return message, nil
 }
 
-// Close implements transport.Stream.
 func (s *eventStream[E]) Close() {
 	s.close()
 	s.left()
@@ -218,7 +198,6 @@ type outputField struct {
 	name string
 }
 
-// newOutputEncoder returns the encoder for the fields that an operation selects below field.
 func newOutputEncoder(op *graphql.OperationContext, field graphql.CollectedField) *outputEncoder {
 	e := &outputEncoder{start: `{"data":{` + quote(field.Alias) + ":"}
 	for _, selected := range graphql.CollectFields(op, field.Selections, []string{"ExecutionOutput", "ExecutionEvent"}) {
@@ -227,7 +206,6 @@ func newOutputEncoder(op *graphql.OperationContext, field graphql.CollectedField
 	return e
 }
 
-// quote returns a name as a JSON string.
 func quote(name string) string { return string(transport.AppendString(nil, []byte(name))) }
 
 // twice returns the name of the data field that is selected more than once, or "". In JSON,

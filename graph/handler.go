@@ -10,13 +10,17 @@ package graph
 import (
 	"context"
 	"net/http"
+	"reflect"
 	"strconv"
+	"strings"
 	"sync/atomic"
 
 	gqlcomplexity "github.com/99designs/gqlgen/complexity"
 	"github.com/99designs/gqlgen/graphql"
 	"github.com/99designs/gqlgen/graphql/executor"
 	"github.com/99designs/gqlgen/graphql/handler/extension"
+	"github.com/vektah/gqlparser/v2/ast"
+	"github.com/vektah/gqlparser/v2/gqlerror"
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/clients"
@@ -73,11 +77,7 @@ func Handler(o Options) http.Handler {
 	if !o.NoIntrospection {
 		exec.Use(extension.Introspection{})
 	}
-	// The first transport that supports a request serves it.
-	return &api{exec: exec, presenter: present, transports: []graphql.Transport{
-		transport.WebSocket{Settings: settings}, transport.SSE{Settings: settings},
-		transport.Multipart{Settings: settings}, transport.POST{Settings: settings}, transport.GET{Settings: settings},
-	}}
+	return &api{settings: settings, exec: exec, presenter: present}
 }
 
 // newExecutor returns an executor with the presenter for its errors and panics.
@@ -85,18 +85,33 @@ func newExecutor(p transport.Presenter, config generated.Config) *executor.Execu
 	exec := executor.New(generated.NewExecutableSchema(config))
 	exec.SetErrorPresenter(p.Present)
 	exec.SetRecoverFunc(p.Recover)
+	exec.AroundFields(nullForZero)
 	return exec
 }
 
-// api passes each request to its transport.
+// nullForZero returns nil, which the API shows as null, for a zero value in a field that may be null.
+// Where zero has another meaning, the field's Go type is a pointer. It leaves out introspection, whose
+// types are gqlgen's.
+func nullForZero(ctx context.Context, next graphql.Resolver) (any, error) {
+	value, err := next(ctx)
+	field := graphql.GetFieldContext(ctx)
+	if field.Field.Definition.Type.NonNull || strings.HasPrefix(field.Object, "__") {
+		return value, err
+	}
+	if v := reflect.ValueOf(value); v.IsValid() && v.IsZero() {
+		return nil, err
+	}
+	return value, err
+}
+
+// api serves requests.
 type api struct {
+	settings   Settings
 	exec       *executor.Executor
 	presenter  transport.Presenter
 	webSockets atomic.Uint64
-	transports []graphql.Transport
 }
 
-// ServeHTTP implements http.Handler.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
@@ -104,14 +119,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			transport.Answer(w, http.StatusInternalServerError, failure)
 		}
 	}()
-	r = r.WithContext(graphql.StartOperationTrace(a.named(r)))
-	for _, t := range a.transports {
-		if t.Supports(r) {
-			t.Do(w, r, a.exec)
-			return
-		}
-	}
-	transport.WrongMethod(w)
+	a.settings.Serve(w, r.WithContext(graphql.StartOperationTrace(a.named(r))), a.exec)
 }
 
 // A callerKey is the key of a caller's name in a request's context.
@@ -123,7 +131,7 @@ type callerKey struct{}
 // The server's one token doesn't distinguish callers.
 func (a *api) named(r *http.Request) context.Context {
 	name := clients.PeerName(r.Context())
-	if (transport.WebSocket{}).Supports(r) {
+	if transport.IsWebSocket(r) {
 		name = "websocket " + strconv.FormatUint(a.webSockets.Add(1), 10)
 	}
 	return context.WithValue(r.Context(), callerKey{}, name)
@@ -133,4 +141,40 @@ func (a *api) named(r *http.Request) context.Context {
 func callerOf(ctx context.Context) string {
 	name, _ := ctx.Value(callerKey{}).(string)
 	return name
+}
+
+// starting is a gqlgen extension for a server that responds before it has restored its state, for
+// example because it waits for its cluster. It serves health and version immediately. Other
+// operations wait for a while, then fail with CLUSTER_UNAVAILABLE.
+type starting struct{ transport.Starting }
+
+func (starting) ExtensionName() string { return "Starting" }
+
+func (starting) Validate(graphql.ExecutableSchema) error { return nil }
+
+// MutateOperationContext implements graphql.OperationContextMutator.
+func (s starting) MutateOperationContext(ctx context.Context, op *graphql.OperationContext) *gqlerror.Error {
+	if knownAtStart(op.Operation) {
+		return nil
+	}
+	if err := s.Wait(ctx); err != nil {
+		return gqlerror.Wrap(err)
+	}
+	return nil
+}
+
+// knownAtStart reports whether an operation needs only what is known from the start.
+func knownAtStart(op *ast.OperationDefinition) bool {
+	for _, selection := range op.SelectionSet {
+		field, ok := selection.(*ast.Field)
+		if !ok {
+			return false
+		}
+		switch field.Name {
+		case "health", "version", "__typename", "__schema", "__type":
+		default:
+			return false
+		}
+	}
+	return true
 }

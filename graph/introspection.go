@@ -27,7 +27,6 @@ const (
 	keptAnswer  = 2 << 20 // bytes
 )
 
-// newIntrospection returns the extension for a schema.
 func newIntrospection(schema *ast.Schema) introspection {
 	fields, arguments, values, all := 0, 0, 0, len(schema.Types)
 	for _, t := range schema.Types {
@@ -47,7 +46,6 @@ func newIntrospection(schema *ast.Schema) introspection {
 	}
 }
 
-// ExtensionName implements graphql.HandlerExtension.
 func (introspection) ExtensionName() string { return "Introspection price" }
 
 // MutateOperationContext implements graphql.OperationContextMutator.

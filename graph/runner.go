@@ -10,6 +10,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/request"
+	"github.com/rockpool/rockpool/runtime/tenantusage"
+	"github.com/rockpool/rockpool/runtime/ticket"
 )
 
 func (r query) Runners(ctx context.Context, env *string, states []runtime.RunnerState, heldBy *string, labels []runtime.LabelFilter, from, to *time.Time, first *int, after *string, newestFirst *bool) (model.RunnerConnection, error) {
@@ -72,10 +74,6 @@ func (r runner) Revision(_ context.Context, of *runtime.Runner) (int, error) {
 	return of.Environment.Revision, nil
 }
 
-func (r runner) GoneReason(_ context.Context, of *runtime.Runner) (*runtime.GoneReason, error) {
-	return orNull(of.GoneReason), nil
-}
-
 // Claim returns null unless the runner is claimed. A caller that may not see labels doesn't see the
 // holder either.
 func (r runner) Claim(ctx context.Context, of *runtime.Runner) (*runtime.Claim, error) {
@@ -88,18 +86,6 @@ func (r runner) Claim(ctx context.Context, of *runtime.Runner) (*runtime.Claim, 
 		claim.Holder = ""
 	}
 	return &claim, nil
-}
-
-func (r claimFields) Holder(_ context.Context, of *runtime.Claim) (*string, error) {
-	return orNull(of.Holder), nil
-}
-
-func (r runner) Message(_ context.Context, of *runtime.Runner) (*string, error) {
-	return orNull(of.Message), nil
-}
-
-func (r runner) ClusterURL(_ context.Context, of *runtime.Runner) (*string, error) {
-	return orNull(of.URL), nil
 }
 
 func (r runner) Events(ctx context.Context, of *runtime.Runner) ([]runtime.TaskEvent, error) {
@@ -116,4 +102,64 @@ func visibleLabels(ctx context.Context, labels []runtime.Label) []runtime.Label 
 		return nil
 	}
 	return labels
+}
+
+func (r mutation) claimLater(ctx context.Context, in request.Claim) (generated.ClaimRunnerPayload, error) {
+	made, err := r.engine.Tickets.Open(ctx, in)
+	if err != nil {
+		return generated.ClaimRunnerPayload{}, err
+	}
+	claimed, err := tickets(r).Runner(ctx, &made)
+	return generated.ClaimRunnerPayload{Runner: claimed, Ticket: &made, Resumed: made.Resumed}, err
+}
+
+func (r query) Ticket(ctx context.Context, id string) (*ticket.Ticket, error) {
+	found, err := r.engine.Tickets.Get(ctx, runtime.TicketID(id))
+	return &found, err
+}
+
+func (r mutation) CancelTicket(ctx context.Context, id string) (generated.CancelTicketPayload, error) {
+	ended, err := r.engine.Tickets.Cancel(ctx, runtime.TicketID(id))
+	return generated.CancelTicketPayload{Ticket: ended}, err
+}
+
+func (r subscription) TicketEvents(ctx context.Context, id string) (<-chan ticket.Ticket, error) {
+	return r.engine.Tickets.Watch(ctx, runtime.TicketID(id))
+}
+
+func (r query) WaitingClaims(ctx context.Context, tenant, env *string, first *int, after *string) (model.WaitingClaimConnection, error) {
+	page, err := model.ParsePage(first, after)
+	if err != nil {
+		return model.WaitingClaimConnection{}, err
+	}
+	only, err := ofTenant(tenant)
+	if err != nil {
+		return model.WaitingClaimConnection{}, err
+	}
+	filter := request.Waiting{Tenant: only, EnvironmentID: runtime.EnvironmentID(orZero(env))}
+	found, total, err := r.engine.Runners.Waiting(ctx, filter, page.First+1, page.After)
+	return model.LoadedPage(found, func(c tenantusage.WaitingClaim) string { return c.ID }, page, total), err
+}
+
+func (r tickets) Runner(ctx context.Context, of *ticket.Ticket) (*runtime.Runner, error) {
+	if of.Runner == "" {
+		return nil, nil
+	}
+	return r.existingRunner(ctx, of.Runner)
+}
+
+func (r tickets) Code(_ context.Context, of *ticket.Ticket) (*runtime.Code, error) {
+	if of.Err == nil {
+		return nil, nil
+	}
+	code := runtime.CodeOf(of.Err)
+	return &code, nil
+}
+
+// Message leaves out the text of an INTERNAL error, which could disclose details of the server.
+func (r tickets) Message(_ context.Context, of *ticket.Ticket) (*string, error) {
+	if of.Err == nil || runtime.CodeOf(of.Err) == runtime.CodeInternal {
+		return nil, nil
+	}
+	return orNull(runtime.MessageOf(of.Err)), nil
 }

@@ -28,7 +28,7 @@ type Execution struct {
 	Comparison    *Comparison    `json:"comparison,omitempty"` // nil means its output isn't compared
 	Lease         time.Duration  `json:"lease,omitempty"`      // cancelled if its client doesn't renew it for this long; 0 means runs without its client
 	State         ExecutionState `json:"state"`
-	End           End            `json:"end"`            // zero until FINISHED
+	End           `json:"end"`   // zero until FINISHED
 	Hint          string         `json:"hint,omitempty"` // what may have gone wrong, for people; "" means nothing is known
 	Usage         Usage          `json:"usage"`
 	StartedWarm   *bool          `json:"startedWarm,omitempty"` // nil means no interpreter is loaded, or not started

@@ -7,10 +7,14 @@ import (
 
 	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/compat"
+	"github.com/rockpool/rockpool/compat/jobe"
+	"github.com/rockpool/rockpool/compat/mcp"
+	"github.com/rockpool/rockpool/compat/poseidon"
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/graph"
 	"github.com/rockpool/rockpool/graph/download"
 	"github.com/rockpool/rockpool/graph/transport"
+	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/language"
 	"github.com/rockpool/rockpool/runtime/versions"
 	"github.com/rockpool/rockpool/server/metrics"
@@ -61,12 +65,36 @@ func (s *Server) routes(known *clients.Limiter, session func(r *http.Request) (s
 		o.Agents = s.agents
 	}
 	sources := metrics.Sources{Compat: o.Counts, Version: Version(), Engine: s.Engine.Stats, Peers: known.Usage, Logger: s.logger.Named("metrics")}
-	switch here := s.cluster.(type) {
-	case countedLocal:
-		sources.Local = here.Stats
-	case countedNomad:
-		sources.Nomad = here.Stats
+	if s.local != nil {
+		sources.Local = s.local.Stats
+	}
+	if s.nomad != nil {
+		sources.Nomad = s.nomad.Stats
 	}
 	o.Metrics = metrics.Handler(sources)
 	return routes.New(o)
+}
+
+// compatAPIs returns the compatible APIs with these names. config has checked the names.
+func compatAPIs(names []string, cluster string) []compat.API {
+	made := map[string]func() compat.API{
+		config.CompatPoseidon: func() compat.API { return poseidon.New(forCodeOcean(cluster)) },
+		config.CompatJobe:     jobe.New,
+		config.CompatMCP:      func() compat.API { return mcp.New() },
+	}
+	var all []compat.API
+	for _, name := range names {
+		all = append(all, made[name]())
+	}
+	return all
+}
+
+// forCodeOcean returns how the Poseidon API changes the environments that CodeOcean puts. They
+// have few MHz, because Nomad treats MHz as shares. On this machine MHz are limits, and a program
+// with so few would take minutes to start.
+func forCodeOcean(cluster string) poseidon.Options {
+	if cluster == config.ClusterNomad {
+		return poseidon.Options{Isolation: runtime.IsolationCluster}
+	}
+	return poseidon.Options{LeastCPUMHz: runtime.DefaultResources().CPUMHz}
 }

@@ -15,10 +15,8 @@ import (
 	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/local/image"
 	"github.com/rockpool/rockpool/local/image/tree"
-	"github.com/rockpool/rockpool/local/network"
 	"github.com/rockpool/rockpool/local/network/access"
 	"github.com/rockpool/rockpool/local/sandbox"
-	"github.com/rockpool/rockpool/local/sandbox/oci"
 	"github.com/rockpool/rockpool/local/scheduler"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -52,12 +50,13 @@ func (s *Server) openLocal(ctx context.Context) error {
 	}
 	var network *access.Config
 	if c.Network {
-		var err error
-		if network, err = localNetwork(c.Networks); err != nil {
+		offer, a, err := c.Networks.Parse()
+		if err != nil {
 			return err
 		}
+		network = &access.Config{Offer: offer, Upstreams: a.Resolvers, Address: a.Address, First: a.First, Last: a.Last}
 	}
-	runtimes, err := Runtimes(c.Runtimes)
+	runtimes, err := c.Runtimes.Parse()
 	if err != nil {
 		return err
 	}
@@ -77,7 +76,7 @@ func (s *Server) openLocal(ctx context.Context) error {
 	if err != nil {
 		return err // a nil *local.Cluster in s.cluster wouldn't be nil
 	}
-	s.cluster = opened
+	s.cluster, s.local = opened, opened
 	return nil
 }
 
@@ -92,14 +91,13 @@ func (s *Server) checkLocal(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	here, ok := s.cluster.(starter)
-	if !ok || s.First == nil {
+	if s.First == nil {
 		return nil
 	}
 	// This happens before the API responds: a client that waits for the address may use them.
 	environments, err := s.First()
 	if err == nil {
-		err = here.PutFirst(ctx, environments)
+		err = s.local.PutFirst(ctx, environments)
 	}
 	if err != nil {
 		return fmt.Errorf("create the first environments: %w", err)
@@ -107,10 +105,8 @@ func (s *Server) checkLocal(ctx context.Context) error {
 	return nil
 }
 
-// seconds converts a setting in seconds.
 func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 
-// imageCache converts the settings of images.
 func imageCache(c config.Images) image.Config {
 	return image.Config{
 		Files: c.Files, Image: tree.Limits{Bytes: c.Bytes}, Bytes: c.CacheBytes, Within: seconds(c.Timeout),
@@ -120,34 +116,3 @@ func imageCache(c config.Images) image.Config {
 
 // DiskRead returns the disk read limit of a runner in bytes per second; 0 means unlimited.
 func DiskRead(c config.Disk) int64 { return int64(c.Read) << 20 }
-
-// Runtimes parses the settings of OCI runtimes.
-func Runtimes(c config.Runtimes) (oci.Runtimes, error) {
-	programs, err := c.Programs()
-	if err != nil {
-		return nil, err
-	}
-	all := oci.Runtimes{}
-	for name, text := range programs {
-		if all[name], err = oci.Parse(text); err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
-}
-
-// Offer parses the settings of networks.
-func Offer(c config.Offer) (network.Offer, error) {
-	r, err := c.Parse()
-	return network.Offer{Pool: network.Pool{V4: r.Pool4, V6: r.Pool6}, Permit: r.Permit, Bandwidth: c.Bandwidth}, err
-}
-
-// localNetwork parses the settings of this machine's network.
-func localNetwork(c config.Network) (*access.Config, error) {
-	_, a, err := c.Parse()
-	if err != nil {
-		return nil, err
-	}
-	offer, err := Offer(c.Offer)
-	return &access.Config{Offer: offer, Upstreams: a.Resolvers, Address: a.Address, First: a.First, Last: a.Last}, err
-}

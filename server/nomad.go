@@ -45,7 +45,7 @@ func (s *Server) openNomad(ctx context.Context) (err error) {
 	if err != nil {
 		return nomadSetting(err)
 	}
-	s.cluster = opened
+	s.cluster, s.nomad = opened, opened
 	return nil
 }
 
@@ -126,8 +126,8 @@ func nomadConfig(c config.Config, dir, sum string, logger *zap.Logger) nomad.Con
 
 // nomadSetting adds the flag's name to an error of package nomad about a setting.
 func nomadSetting(err error) error {
-	var wrong *runtime.Error
-	if !errors.As(err, &wrong) || wrong.Code != runtime.CodeInvalidInput || wrong.Field == "" {
+	wrong, ok := errors.AsType[*runtime.Error](err)
+	if !ok || wrong.Code != runtime.CodeInvalidInput || wrong.Field == "" {
 		return err
 	}
 	var flag strings.Builder

@@ -45,15 +45,15 @@ func TestSettingsOfNomadAreConverted(t *testing.T) {
 
 func TestDefaultsAreConverted(t *testing.T) {
 	c := config.Default()
-	network, err := localNetwork(c.Networks)
-	if err != nil || network.Offer.Pool.Check() != nil || network.First != 20000 || network.Last != 29999 || network.Offer.Bandwidth != 100 {
-		t.Errorf("%+v, %v", network, err)
+	offer, ports, err := c.Networks.Parse()
+	if err != nil || offer.Pool.Check() != nil || ports.First != 20000 || ports.Last != 29999 || offer.Bandwidth != 100 {
+		t.Errorf("%+v, %+v, %v", offer, ports, err)
 	}
 	if images := imageCache(c.Images); images.Bytes != 20<<30 || images.Stall.Seconds() != 60 || images.Within.Minutes() != 30 {
 		t.Errorf("%+v", images)
 	}
 	c.Runtimes.GVisor, c.Runtimes.OCI = "/usr/bin/runsc --debug", []string{"runc=/usr/bin/runc"}
-	all, err := Runtimes(c.Runtimes)
+	all, err := c.Runtimes.Parse()
 	if err != nil || len(all) != 2 || all["gvisor"].Path != "/usr/bin/runsc" || len(all["gvisor"].Flags) != 1 {
 		t.Errorf("%+v, %v", all, err)
 	}

@@ -19,7 +19,6 @@ const hijackedPatience = 2 * time.Second
 // handed over and no longer knows.
 type requests struct{ open *semaphore.Weighted }
 
-// newRequests returns requests without any.
 func newRequests() requests { return requests{semaphore.NewWeighted(math.MaxInt64)} }
 
 // handler serves with next and counts requests. After wait was called, it refuses them with 503. Work

@@ -1,13 +1,14 @@
 // Package server assembles a Rockpool server from its settings: store, cluster, engine, and the API
-// and the dashboard over HTTP. It uses features that only some clusters have through small
-// interfaces.
+// and the dashboard over HTTP.
 package server
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -16,12 +17,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/renameio/v2"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/rockpool/rockpool/agent/embedded"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/config"
+	"github.com/rockpool/rockpool/graph/download"
 	"github.com/rockpool/rockpool/local"
 	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/nomad"
@@ -45,28 +48,6 @@ type cluster interface {
 	Close()
 }
 
-// Features that only some clusters have.
-type (
-	lossReporter interface{ Limitations() []string }
-	tiered       interface {
-		Tiers(ctx context.Context) []host.Tier
-	}
-	// Each kind of cluster has its own numbers for server/metrics.
-	countedLocal interface{ Stats() local.Stats }
-	countedNomad interface{ Stats() nomad.Stats }
-	withLeader   interface {
-		Leader() (address, secret string)
-		Secret() string
-		LockID() string
-	}
-	cacher interface {
-		MakeCaches(ctx context.Context, begin func(language string)) error
-	}
-	starter interface {
-		PutFirst(ctx context.Context, environments []runtime.Environment) error
-	}
-)
-
 // A Server is a whole Rockpool server: store, cluster, engine and the API over HTTP. Call Open,
 // then Run, once each.
 type Server struct {
@@ -76,6 +57,8 @@ type Server struct {
 	logger  *zap.Logger
 	store   *store.Store
 	cluster cluster
+	local   *local.Cluster  // the cluster, or nil on Nomad
+	nomad   *nomad.Cluster  // the cluster, or nil without Nomad
 	agents  *embedded.Files // agent files that Nomad fetches; nil without Nomad
 	listeners
 	callers
@@ -192,27 +175,27 @@ func (s *Server) weight(id runtime.TenantID) int {
 // Limitations describes what runners on this machine lack because the server doesn't run as root, or was
 // started with lower limits: each in one line.
 func (s *Server) Limitations() []string {
-	if here, ok := s.cluster.(lossReporter); ok {
-		return here.Limitations()
+	if s.local == nil {
+		return nil
 	}
-	return nil
+	return s.local.Limitations()
 }
 
 // MakeCaches is that of local.Cluster. On Nomad it does nothing.
 func (s *Server) MakeCaches(ctx context.Context, begin func(language string)) error {
-	if here, ok := s.cluster.(cacher); ok {
-		return here.MakeCaches(ctx, begin)
+	if s.local == nil {
+		return nil
 	}
-	return nil
+	return s.local.MakeCaches(ctx, begin)
 }
 
 // Tiers tests the isolation tiers and runtimes of the settings for runners on this machine. On
 // Nomad it returns none.
 func (s *Server) Tiers(ctx context.Context) []host.Tier {
-	if here, ok := s.cluster.(tiered); ok {
-		return here.Tiers(ctx)
+	if s.local == nil {
+		return nil
 	}
-	return nil
+	return s.local.Tiers(ctx)
 }
 
 // Config returns the server's settings.
@@ -321,12 +304,12 @@ func (s *Server) Run(ctx context.Context) error {
 		})
 	}
 	// Any of the servers can lead, so each one forwards connections and receives forwarded ones.
-	if here, ok := s.cluster.(withLeader); ok && s.peers != nil {
+	if s.nomad != nil && s.peers != nil {
 		front = connections.Forward(front, maxForwarded(), func() connections.Leader {
-			address, secret := here.Leader()
+			address, secret := s.nomad.Leader()
 			return connections.Leader{Address: address, Secret: secret}
 		})
-		serve(connections.Receive(s.peers, here.Secret(), here.LockID))
+		serve(connections.Receive(s.peers, s.nomad.Secret(), s.nomad.LockID))
 	}
 	serve(front)
 	logCtx, endLog := context.WithCancel(parts)
@@ -432,4 +415,39 @@ func (s *Server) Close() error {
 	err := s.store.Close()
 	s.store = nil
 	return err
+}
+
+// signingKey returns the key that signs download URLs. The key is in the data directory, readable
+// only by its owner; the first start creates it. The caller must hold the directory's lock.
+func signingKey(dir string) ([]byte, error) {
+	path := filepath.Join(dir, "signing.key")
+	key, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return makeKey(path)
+	case err != nil:
+		return nil, fmt.Errorf("read the signing key: %w", err)
+	case len(key) != download.KeySize:
+		return nil, fmt.Errorf("%s has %d bytes, but must have %d: remove it, and the server creates a new one; existing download URLs then stop working", path, len(key), download.KeySize)
+	}
+	if err := os.Chmod(path, 0o600); err != nil { // copying the directory may have made it readable for others
+		return nil, fmt.Errorf("make the signing key private: %w", err)
+	}
+	return key, nil
+}
+
+// newKey returns a random key. It doesn't store it.
+func newKey() []byte {
+	key := make([]byte, download.KeySize)
+	_, _ = rand.Read(key) // never fails
+	return key
+}
+
+// makeKey writes a new key atomically: after a power failure there is the whole key or none.
+func makeKey(path string) ([]byte, error) {
+	key := newKey()
+	if err := renameio.WriteFile(path, key, 0o600, renameio.WithTempDir(filepath.Dir(path)), renameio.WithStaticPermissions(0o600)); err != nil {
+		return nil, fmt.Errorf("create the signing key: %w", err)
+	}
+	return key, nil
 }

@@ -22,7 +22,6 @@ type tenantList struct {
 	output.Format
 }
 
-// Run lists the tenants.
 func (c *tenantList) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	out, err := client.GetTenants(ctx, server)
 	if err != nil {
@@ -66,7 +65,6 @@ type tenantPut struct {
 	CPUMHz            *int64 `name:"cpu-mhz" placeholder:"N" help:"Quota: CPU in MHz that pools and held runners reserve."`
 }
 
-// Run puts a tenant.
 func (c *tenantPut) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	stored, err := client.GetTenants(ctx, server)
 	if err != nil {
@@ -106,7 +104,6 @@ type tenantDelete struct {
 	IDs []string `arg:"" name:"tenant" help:"Names of the tenants."`
 }
 
-// Run deletes tenants.
 func (c *tenantDelete) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	return command.Each(ctx, s, c.Format, c.IDs, "deleted", "doesn't exist", func(ctx context.Context, id string) (bool, error) {
 		out, err := client.DeleteTenant(ctx, server, id)

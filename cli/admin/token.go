@@ -2,6 +2,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,7 +68,6 @@ type tokenList struct {
 	Sessions bool `help:"Also list sessions: the tokens of browsers that signed in."`
 }
 
-// Run lists the tokens.
 func (c *tokenList) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	out, err := client.GetTokens(ctx, server, &c.Sessions)
 	if err != nil {
@@ -94,7 +94,6 @@ type tokenRevoke struct {
 	AlsoMade bool     `help:"Also revoke all tokens that were created with them, directly or indirectly: use it when a token leaked."`
 }
 
-// Run revokes tokens.
 func (c *tokenRevoke) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	return command.Each(ctx, s, c.Format, c.IDs, "revoked", "has already ended", func(ctx context.Context, id string) (bool, error) {
 		out, err := client.RevokeToken(ctx, server, id, &c.AlsoMade)
@@ -108,8 +107,7 @@ func (c *tokenRevoke) Run(ctx context.Context, s command.Streams, server client.
 // explainID returns the error for an invalid token id. If the id is a token's name, the error says
 // the token's id.
 func explainID(ctx context.Context, server client.Sender, id string, err error) error {
-	var refused *client.Error
-	if !errors.As(err, &refused) || refused.Extensions.Code != runtime.CodeInvalidInput {
+	if client.CodeOf(err) != runtime.CodeInvalidInput {
 		return err
 	}
 	var named []string
@@ -135,7 +133,6 @@ type tokenGrant struct {
 	Expires   time.Duration `default:"1h" from:"1s" to:"720h" placeholder:"TIME" help:"Lifetime, 1s to 720h. (${default})"`
 }
 
-// Run creates a grant.
 func (c *tokenGrant) Run(ctx context.Context, s command.Streams, server client.Sender) error {
 	in := client.CreateGrantInput{ExecutionId: command.Optional(c.Execution), RunnerId: command.Optional(c.Runner)}
 	for _, right := range c.Right {
@@ -154,4 +151,44 @@ func (c *tokenGrant) Run(ctx context.Context, s command.Streams, server client.S
 	}
 	_, err = fmt.Fprintln(s.Out, out.CreateGrant.Token)
 	return err
+}
+
+// WhoamiCommand is rockpool whoami.
+type WhoamiCommand struct {
+	command.Flags
+	output.Format
+}
+
+// Run shows the caller.
+func (c *WhoamiCommand) Run(ctx context.Context, s command.Streams, server client.Sender) error {
+	out, err := client.GetCaller(ctx, server)
+	if err != nil {
+		return err
+	}
+	return c.Print(s.Out, out.Me, callerTable(out.Me))
+}
+
+// callerTable returns a caller as rows of name and value. The rows of the grant are only for a
+// grant.
+func callerTable(me client.Caller) output.Table {
+	kind := string(me.Kind)
+	if me.Kind == client.CallerKindAnonymous {
+		kind += ": the server needs no token, so every client that reaches it can do everything"
+	}
+	t := output.Table{Head: []string{"caller", me.Name}, Rows: [][]string{{"kind", kind}, {"tenant", cmp.Or(command.Text(me.Tenant), "all")}}}
+	if me.Role != nil {
+		t.Rows = append(t.Rows, []string{"role", string(*me.Role)})
+	}
+	if g := me.Grant; g != nil {
+		rights := make([]string, len(g.Rights))
+		for i, right := range g.Rights {
+			rights[i] = string(right)
+		}
+		object := []string{"execution", command.Text(g.ExecutionId)}
+		if g.RunnerId != nil {
+			object = []string{"runner", *g.RunnerId}
+		}
+		t.Rows = append(t.Rows, []string{"grant", g.Id}, object, []string{"rights", strings.Join(rights, " ")}, []string{"ends", output.Ago(&g.ExpiresAt)})
+	}
+	return t
 }

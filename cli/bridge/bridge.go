@@ -256,7 +256,6 @@ func (b *Bridge) pass(ctx context.Context, m message) {
 	}
 }
 
-// write writes a message to the client.
 func (b *Bridge) write(line []byte) {
 	b.writing.Lock()
 	defer b.writing.Unlock()
@@ -390,7 +389,6 @@ func (b *Bridge) reopen(ctx context.Context, forgotten string) error {
 	return err
 }
 
-// session returns the id of the current session, empty if none is open.
 func (b *Bridge) session() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -4,9 +4,7 @@ package cases
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -86,11 +84,7 @@ func split(file string) (name, kind string) {
 func (c *Case) load(path, kind string) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		var at *fs.PathError
-		if errors.As(err, &at) {
-			return fmt.Errorf("case %s: %w", c.Name, err)
-		}
-		return err
+		return fmt.Errorf("case %s: %w", c.Name, err)
 	}
 	switch kind {
 	case "in":
@@ -132,7 +126,6 @@ func compareNames(a, b string) int {
 	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 }
 
-// digits returns the number of digits at the start of a text.
 func digits(text string) int {
 	return len(text) - len(strings.TrimLeft(text, "0123456789"))
 }

@@ -14,55 +14,34 @@ import (
 	"github.com/rockpool/rockpool/runtime/similar"
 )
 
-// Advice returns a hint for a command's error, from the first rule that matches; "" if none does.
+// Advice returns a hint for a command's error; "" if there is none.
 func Advice(err error) string {
-	for _, r := range rules() {
-		if r.applies(err) {
-			return r.advice
-		}
+	code := client.CodeOf(err)
+	switch {
+	case code == runtime.CodeUnauthenticated:
+		return "give a file with a token with --token-file (or ROCKPOOL_TOKEN_FILE), or set ROCKPOOL_TOKEN to the token; an ADMIN creates tokens with `rockpool token create`"
+	case code == runtime.CodeForbidden:
+		return "`rockpool whoami` shows your role and tenant; give another token with --token-file (or ROCKPOOL_TOKEN_FILE, ROCKPOOL_TOKEN)"
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return "this server doesn't use TLS: start the URL in --server (or ROCKPOOL_SERVER) with http://"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "no server listens there: start one with `rockpool serve`, or give another one with --server (or ROCKPOOL_SERVER)"
+	case otherVersion(err):
+		return "this rockpool and the server have different versions, and the server doesn't know what this one asks for: use the same version for both. `rockpool version` and the server's `rockpool version` print them"
 	}
 	return ""
 }
 
-// A rule gives advice about one kind of error.
-type rule struct {
-	applies func(err error) bool
-	advice  string
-}
-
-// rules returns all rules. The first one that applies decides.
-func rules() []rule {
-	return []rule{
-		{code(runtime.CodeUnauthenticated), "give a file with a token with --token-file (or ROCKPOOL_TOKEN_FILE), or set ROCKPOOL_TOKEN to the token; an ADMIN creates tokens with `rockpool token create`"},
-		{code(runtime.CodeForbidden), "`rockpool whoami` shows your role and tenant; give another token with --token-file (or ROCKPOOL_TOKEN_FILE, ROCKPOOL_TOKEN)"},
-		{func(err error) bool { return errors.Is(err, http.ErrSchemeMismatch) }, "this server doesn't use TLS: start the URL in --server (or ROCKPOOL_SERVER) with http://"},
-		{func(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }, "no server listens there: start one with `rockpool serve`, or give another one with --server (or ROCKPOOL_SERVER)"},
-		{otherVersion, "this rockpool and the server have different versions, and the server doesn't know what this one asks for: use the same version for both. `rockpool version` and the server's `rockpool version` print them"},
-	}
-}
-
 // otherVersion matches the errors of a server with another schema: it lacks a field, an argument or a type.
 func otherVersion(err error) bool {
-	var refused *client.Error
-	if !errors.As(err, &refused) {
-		return false
-	}
-	return slices.ContainsFunc([]string{"Cannot query field", "Unknown argument", "Unknown type", "unknown field", "is not defined by type"},
+	refused, ok := errors.AsType[*client.Error](err)
+	return ok && slices.ContainsFunc([]string{"Cannot query field", "Unknown argument", "Unknown type", "unknown field", "is not defined by type"},
 		func(words string) bool { return strings.Contains(refused.Message, words) })
-}
-
-// code matches an error of the server by its code.
-func code(code runtime.Code) func(error) bool {
-	return func(err error) bool {
-		var refused *client.Error
-		return errors.As(err, &refused) && refused.Extensions.Code == code
-	}
 }
 
 // UnknownEnvironment returns err, or NoEnvironment's error if err says that the environment doesn't exist.
 func UnknownEnvironment(ctx context.Context, server client.Sender, environment string, err error) error {
-	var refused *client.Error
-	if !errors.As(err, &refused) || refused.Extensions.Code != runtime.CodeEnvironmentNotFound {
+	if client.CodeOf(err) != runtime.CodeEnvironmentNotFound {
 		return err
 	}
 	return NoEnvironment(ctx, server, environment)

@@ -5,6 +5,7 @@ package command
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -53,7 +54,6 @@ type Flags struct {
 	TLS       `embed:""`
 }
 
-// url returns the server's address.
 func (f Flags) url() (string, error) {
 	if f.Server == "" {
 		return DefaultServer, nil
@@ -110,16 +110,11 @@ func Token(file string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// Absent reports whether err means that no server listens at the address.
-func Absent(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
+// absent reports whether err means that no server listens at the address.
+func absent(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
 // ErrNoServer means that no server listens at the address.
 var ErrNoServer = errors.New("no server listens")
-
-// noServer returns the error when no server listens, with what to do.
-func noServer(c *client.Client) error {
-	return fmt.Errorf("%w at %s: start one with `rockpool serve` (from the sources: `make run`), or give another one with --server", ErrNoServer, c.URL())
-}
 
 // A LostError means that a server was reachable and no longer is.
 type LostError struct {
@@ -129,8 +124,7 @@ type LostError struct {
 
 // Lost turns a temporary connection error into a *LostError. It returns other errors unchanged.
 func Lost(c *client.Client, err error) error {
-	var answered *client.Error
-	if err == nil || errors.As(err, &answered) || !client.Passing(err) {
+	if err == nil || errors.As(err, new(*client.Error)) || !client.Passing(err) {
 		return err
 	}
 	return &LostError{strings.TrimSuffix(c.URL(), "/graphql"), err}
@@ -144,7 +138,7 @@ func (e *LostError) Error() string {
 // Cause returns the system's message for why a connection broke, for example "connection refused".
 // For other errors it returns the whole message.
 func Cause(err error) string {
-	if errno := syscall.Errno(0); errors.As(err, &errno) {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno.Error()
 	}
 	return err.Error()
@@ -183,17 +177,17 @@ func Patient(c *client.Client, patience time.Duration) client.Sender {
 func Reporting(c *client.Client, patience time.Duration, report func(err error)) client.Sender {
 	return c.Around(func(ctx context.Context, send func(context.Context) error) error {
 		again := func(err error) bool {
-			passing := client.Passing(err) && !Absent(err)
+			passing := client.Passing(err) && !absent(err)
 			if passing && ctx.Err() == nil {
 				report(err)
 			}
 			return passing
 		}
 		err := client.Persist(ctx, patience, again, func() error { return send(ctx) })
-		if Absent(err) {
-			return noServer(c)
+		if absent(err) {
+			return fmt.Errorf("%w at %s: start one with `rockpool serve` (from the sources: `make run`), or give another one with --server", ErrNoServer, c.URL())
 		}
-		if untrusted := (*tls.CertificateVerificationError)(nil); errors.As(err, &untrusted) {
+		if errors.As(err, new(*tls.CertificateVerificationError)) {
 			return fmt.Errorf("%w: give the certificate of the server's authority with --ca-file (or ROCKPOOL_CA_FILE)", err)
 		}
 		return err
@@ -218,7 +212,6 @@ func (f Flags) needsPrivate(ctx context.Context, address string) (bool, error) {
 	return true, nil
 }
 
-// noListener reports whether no server listens at an address.
 func noListener(ctx context.Context, address string) bool {
 	base, err := url.Parse(address)
 	if err != nil {
@@ -228,5 +221,43 @@ func noListener(ctx context.Context, address string) bool {
 	if err == nil {
 		_ = conn.Close()
 	}
-	return Absent(err)
+	return absent(err)
+}
+
+// TLS has the flags for servers at https://.
+type TLS struct {
+	CAFile   string `env:"ROCKPOOL_CA_FILE" placeholder:"FILE" complete:"file" help:"Certificates of authorities to trust for a server at https://, in addition to the system's. ($$${env})"`
+	CertFile string `env:"ROCKPOOL_CERT_FILE" placeholder:"FILE" complete:"file" help:"Client certificate, for a server that requires one. ($$${env})"`
+	KeyFile  string `env:"ROCKPOOL_KEY_FILE" placeholder:"FILE" complete:"file" help:"Private key of the client certificate. ($$${env})"`
+}
+
+// Config returns the TLS configuration; nil if no flag is given.
+func (t TLS) Config() (*tls.Config, error) {
+	if t == (TLS{}) {
+		return nil, nil
+	}
+	config := &tls.Config{}
+	if t.CAFile != "" {
+		text, err := os.ReadFile(t.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("--ca-file (or ROCKPOOL_CA_FILE): %w", err)
+		}
+		if config.RootCAs, err = x509.SystemCertPool(); err != nil {
+			config.RootCAs = x509.NewCertPool()
+		}
+		if !config.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("--ca-file (or ROCKPOOL_CA_FILE): %s has no certificate", t.CAFile)
+		}
+	}
+	if (t.CertFile == "") != (t.KeyFile == "") {
+		return nil, errors.New("--cert-file and --key-file (or ROCKPOOL_CERT_FILE and ROCKPOOL_KEY_FILE) must be given together")
+	}
+	if t.CertFile != "" {
+		cert, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("--cert-file and --key-file: %w", err)
+		}
+		config.Certificates = []tls.Certificate{cert}
+	}
+	return config, nil
 }

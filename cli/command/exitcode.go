@@ -25,8 +25,7 @@ const (
 
 // ClosedPipe reports whether err is that nobody reads the command's output, as with | head.
 func ClosedPipe(err error) bool {
-	var unwritten *output.WriteError
-	return errors.As(err, &unwritten) && errors.Is(err, unix.EPIPE)
+	return errors.As(err, new(*output.WriteError)) && errors.Is(err, unix.EPIPE)
 }
 
 // CodeOf returns the exit code for an execution's end, and a message to print first, if there is one.

@@ -132,8 +132,7 @@ func (b *batch) tree(ctx context.Context, from, to string) error {
 				err = b.entry(ctx, root, name, at, entry)
 			}
 		}
-		var unreadable *fs.PathError
-		if errors.As(err, &unreadable) {
+		if unreadable, ok := errors.AsType[*fs.PathError](err); ok {
 			b.leaveOut(filepath.Join(from, name), unreadable.Err.Error())
 			return nil
 		}
@@ -144,7 +143,6 @@ func (b *batch) tree(ctx context.Context, from, to string) error {
 // anyNames opens the files of a root. Unlike [os.Root.FS] it accepts names that aren't UTF-8.
 type anyNames struct{ root *os.Root }
 
-// Open implements fs.FS.
 func (a anyNames) Open(name string) (fs.File, error) { return a.root.Open(name) }
 
 // directory adds a directory to the batch, without its contents.
@@ -270,15 +268,14 @@ func (c *Copier) persist(ctx context.Context, again func(error) bool, attempt fu
 	reported := false
 	err := client.Persist(ctx, command.Patience, func(err error) bool {
 		retry := again(err)
-		answered := (*client.Error)(nil)
-		if retry && !reported && ctx.Err() == nil && !errors.As(err, &answered) {
+		if retry && !reported && ctx.Err() == nil && !errors.As(err, new(*client.Error)) {
 			reported = true
 			c.progress.end()
 			_, _ = fmt.Fprintf(c.Stderr, "rockpool: the connection broke; trying to reconnect for %v (Ctrl-C stops)\n", command.Patience)
 		}
 		return retry
 	}, attempt)
-	if lost := (*command.LostError)(nil); ctx.Err() == nil && errors.As(command.Lost(c.Client, err), &lost) {
+	if lost, ok := errors.AsType[*command.LostError](command.Lost(c.Client, err)); ok && ctx.Err() == nil {
 		return fmt.Errorf("%w; the copy is incomplete: repeat the command when the server is back", lost)
 	}
 	return err

@@ -207,7 +207,6 @@ type sink struct {
 	err error
 }
 
-// Write writes to the underlying writer.
 func (s *sink) Write(p []byte) (int, error) {
 	n, err := s.Writer.Write(p)
 	s.err = err

@@ -158,13 +158,3 @@ func explain(ctx context.Context, errs io.Writer, c *client.Client, environment 
 	}
 	_, _ = fmt.Fprintf(errs, "rockpool: waiting for a runner of %s (%s)\n", output.Plain(environment), output.Plain(why))
 }
-
-// release releases a runner. A runner that is already gone isn't an error.
-func release(ctx context.Context, c *client.Client, runner string) error {
-	err := client.Release(ctx, c, runner)
-	var gone *client.Error
-	if errors.As(err, &gone) && gone.Extensions.Code == runtime.CodeRunnerGone {
-		return nil
-	}
-	return err
-}

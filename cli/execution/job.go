@@ -4,6 +4,7 @@
 package execution
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -128,7 +129,7 @@ func (j *Job) upload(ctx context.Context) error {
 		failed := out.UpdateFiles.Failed[0]
 		return fmt.Errorf("upload %s: %s", failed.Path, failed.Message)
 	}
-	if refused := (*client.Error)(nil); errors.As(err, &refused) && refused.Extensions.Code == runtime.CodeLimitExceeded {
+	if client.CodeOf(err) == runtime.CodeLimitExceeded {
 		largest := slices.MaxFunc(j.Files, func(a, b client.FileInput) int { return cmp.Compare(len(a.Base64), len(b.Base64)) })
 		return &TooLargeError{largest.Path, len(largest.Base64), err}
 	}
@@ -203,14 +204,81 @@ func (j *Job) cancel() {
 func (j *Job) release(ends error) error {
 	ctx, end := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer end()
-	err := release(ctx, j.Client, j.Runner)
-	var lost *command.LostError
+	err := client.Release(ctx, j.Client, j.Runner)
 	switch {
-	case err == nil:
-	case errors.As(ends, &lost):
+	case err == nil, client.CodeOf(err) == runtime.CodeRunnerGone:
+	case errors.As(ends, new(*command.LostError)):
 		return fmt.Errorf("%w; the server releases the runner %d s later", ends, abandoned)
 	default:
 		j.Report("the runner couldn't be released; the server releases it in %d s: %s", abandoned, command.Cause(err))
 	}
 	return ends
+}
+
+// typedAhead is the number of pieces that are buffered while the program doesn't read.
+const typedAhead = 64
+
+// ctrlC is the byte that a terminal in raw mode sends for Ctrl-C.
+const ctrlC = 3
+
+// feed copies standard input to the program until either ends. While the connection is broken,
+// Ctrl-C on a terminal can't reach the program: feed then calls interrupt instead.
+func (j *Job) feed(ctx context.Context, interrupt func()) {
+	pieces := make(chan []byte, typedAhead)
+	var failed error // read after pieces is closed
+	go j.Terminal.Guard(func() {
+		defer close(pieces)
+		failed = j.read(ctx, pieces, interrupt)
+	})
+	offset := int64(0)
+	for piece := range pieces {
+		if !j.send(ctx, client.WriteStdinInput{Base64: piece, Offset: &offset}) {
+			return
+		}
+		offset += int64(len(piece))
+	}
+	switch {
+	case ctx.Err() != nil:
+	case j.Terminal != nil:
+		interrupt() // the terminal is gone, and no SIGHUP came
+	case errors.Is(failed, io.EOF):
+		j.send(ctx, client.WriteStdinInput{Close: new(true), Offset: &offset})
+	default:
+		j.Report("standard input can't be read: %v", failed)
+	}
+}
+
+// read passes standard input to pieces, until it ends or ctx is cancelled. It always returns an
+// error: io.EOF at the end of the input.
+func (j *Job) read(ctx context.Context, pieces chan<- []byte, interrupt func()) error {
+	for {
+		buffer := make([]byte, 32<<10)
+		n, err := j.In.Read(buffer)
+		if n > 0 {
+			if j.Terminal != nil && j.lost.Load() && bytes.IndexByte(buffer[:n], ctrlC) >= 0 {
+				interrupt()
+			}
+			select {
+			case pieces <- buffer[:n]:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// send sends a piece of standard input. It retries while the program doesn't read or the server is
+// unreachable. It returns false when the program no longer accepts input.
+func (j *Job) send(ctx context.Context, input client.WriteStdinInput) bool {
+	input.ExecutionId = j.Execution
+	for {
+		_, err := client.WriteStdin(ctx, j.persistent(), input)
+		if client.CodeOf(err) == runtime.CodeLimitExceeded {
+			continue // the program doesn't read at the moment; the offset makes retrying safe
+		}
+		return err == nil
+	}
 }

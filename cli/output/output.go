@@ -115,7 +115,6 @@ func Plain(cell string) string {
 	return string(shown)
 }
 
-// at returns the rune at i; 0 if i is out of range.
 func at(runes []rune, i int) rune {
 	if i < 0 || i >= len(runes) {
 		return 0

@@ -30,16 +30,12 @@ const root = "/jobe/index.php/restapi/"
 // New returns the API.
 func New() compat.API { return new(api) }
 
-// Name implements compat.API.
 func (*api) Name() string { return "jobe" }
 
-// Path implements compat.API.
 func (*api) Path() string { return root }
 
-// Headers implements compat.API.
 func (*api) Headers() []string { return []string{"X-API-KEY", "X-CodeRunner-Job-Id"} }
 
-// Register implements compat.API.
 func (a *api) Register(services compat.Services, routes *compat.Routes) {
 	a.Services, a.files = services, newCache(services.Memory.Reserve(maxCachedBytes))
 	a.defaults, a.turns = language.Default(), fairqueue.NewSharedLimiter(2*programsPerCPU)
@@ -104,15 +100,13 @@ func (a *api) answering(handle handler) http.Handler {
 // explain returns the status and the reason of an error for the client. It logs an internal error,
 // unless the client closed the connection or the server stops.
 func (a *api) explain(r *http.Request, err error) (status int, why string) {
-	var (
-		refused *refusal
-		body    *compat.BodyError
-	)
-	switch code := runtime.CodeOf(err); {
-	case errors.As(err, &refused):
+	if refused, ok := errors.AsType[*refusal](err); ok {
 		return refused.status, refused.why
-	case errors.As(err, &body):
+	}
+	if body, ok := errors.AsType[*compat.BodyError](err); ok {
 		return body.Status, body.Message
+	}
+	switch code := runtime.CodeOf(err); {
 	case code == runtime.CodeForbidden || code == runtime.CodeUnauthenticated:
 		return http.StatusForbidden, runtime.MessageOf(err)
 	case r.Context().Err() != nil:
@@ -130,7 +124,6 @@ type sent struct{}
 // jsonType is the type of all answers.
 const jsonType = "application/json; charset=UTF-8"
 
-// write writes an answer as JSON.
 func write(w http.ResponseWriter, status int, answer any) {
 	text := encode(answer)
 	w.Header().Set("Content-Type", jsonType)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -15,9 +14,6 @@ import (
 // versionPatience is how long the list of languages waits for versions that are being determined.
 // CodeRunner requests the list before each run.
 const versionPatience = 10 * time.Second
-
-// recipe returns the recipe of a language for the name that clients use.
-func (a *api) recipe(id string) (language.Recipe, bool) { return a.Languages.ByID(strings.ToLower(id)) }
 
 // languages returns the languages that the caller can run, with their versions. It leaves out
 // languages that their environment turned out not to have.

@@ -3,8 +3,11 @@ package jobe
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
@@ -138,12 +141,10 @@ const (
 	wallReserve = 40 // seconds
 )
 
-// bounds returns the limits of a run.
 func (p parameters) bounds(d dialect, most ceiling) batch.Bounds {
 	return p.of(most, or(p.seconds, defaultSeconds), or(p.disk, defaultDisk), d.processes(or(p.processes, defaultProcesses)))
 }
 
-// buildBounds returns the limits of a build.
 func (p parameters) buildBounds(d dialect, most ceiling) batch.Bounds {
 	return p.of(most, atLeast(or(p.seconds, defaultSeconds), leastBuildSeconds), atLeast(or(p.disk, defaultDisk), leastBuildDisk),
 		d.processes(atLeast(or(p.processes, defaultProcesses), leastBuildProcesses)))
@@ -190,4 +191,62 @@ func atLeast(value, least float64) float64 {
 // clamp returns value within low and high, without its fraction.
 func clamp(value float64, low, high int64) int64 {
 	return int64(min(max(value, float64(low)), float64(high)))
+}
+
+var (
+	errOpenQuote = errors.New("has a quote that isn't closed")
+	errManyWords = fmt.Errorf("has more than %d arguments", maxArguments)
+)
+
+// words splits a text into at most that many arguments, as a shell does with blanks, quotes and
+// backslashes. All other characters, such as "$", "*" and ";", have no special meaning.
+func words(text string, most int) ([]string, error) {
+	var (
+		all    []string
+		word   strings.Builder
+		within bool // in an argument
+		quote  rune // the open one, or 0
+		escape bool // after a backslash
+	)
+	for _, c := range text {
+		switch {
+		// As in a shell: between double quotes, a backslash escapes only these characters.
+		case escape:
+			if quote == '"' && !strings.ContainsRune("\"\\$`\n", c) {
+				word.WriteByte('\\')
+			}
+			word.WriteRune(c)
+			escape = false
+		case c == '\\' && quote != '\'':
+			escape, within = true, true
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote != 0:
+			word.WriteRune(c)
+		case c == '\'' || c == '"':
+			quote, within = c, true
+		case strings.ContainsRune(" \t\r\n", c):
+			if within {
+				if len(all) == most {
+					return nil, errManyWords
+				}
+				all = append(all, word.String())
+				word.Reset()
+			}
+			within = false
+		default:
+			word.WriteRune(c)
+			within = true
+		}
+	}
+	if quote != 0 || escape {
+		return nil, errOpenQuote
+	}
+	if within {
+		all = append(all, word.String())
+	}
+	if len(all) > most {
+		return nil, errManyWords
+	}
+	return all, nil
 }

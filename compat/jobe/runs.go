@@ -13,6 +13,7 @@ import (
 	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/compat"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/batch"
 	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/files"
@@ -129,8 +130,7 @@ func (a *api) read(w http.ResponseWriter, r *http.Request) (j job, in request.Ru
 	if err != nil {
 		return j, in, of, err
 	}
-	// An unknown language has no environments.
-	recipe, _ := a.recipe(s.language)
+	recipe, _ := a.Languages.ByID(strings.ToLower(s.language)) // an unknown language has no environments
 	env, there, err := a.Engine.Environments.First(r.Context(), recipe.Environments)
 	if err != nil {
 		return j, in, of, err
@@ -225,7 +225,6 @@ func (a *api) follow(ctx context.Context, id runtime.BatchID, hold *clients.Rese
 	}
 }
 
-// size returns the bytes of the phase's output.
 func (p *phase) size() int { return len(p.stdout) + len(p.stderr) }
 
 // take adds an event to the phase. The memory of output is taken from hold.
@@ -265,8 +264,8 @@ func overloaded(err error) (any, error) {
 
 // message returns the message of an error for clients, with Jobe's name of the field.
 func message(err error) string {
-	var e *runtime.Error
-	if !errors.As(err, &e) {
+	e, ok := errors.AsType[*runtime.Error](err)
+	if !ok {
 		return ""
 	}
 	for _, field := range []struct{ ours, theirs string }{
@@ -278,4 +277,31 @@ func message(err error) string {
 		}
 	}
 	return e.Message
+}
+
+// programsPerCPU is how many programs of a tenant run concurrently for each CPU of the cluster. With
+// two, a CPU has work while a program starts or waits. Those of all tenants are at most twice as
+// many, so that one tenant leaves turns to others, even if its programs sleep or get no runner.
+const programsPerCPU = 2
+
+// pace sets the number of turns. It returns how many seconds a program of an environment needs at
+// least for each second of processor time: more than 1 if the environment has less than one CPU.
+func (a *api) pace(ctx context.Context, env runtime.Environment) float64 {
+	cpus, coreMHz, err := a.Capacity(ctx)
+	if err == nil && cpus > 0 { // else the last known number
+		a.turns.SetLimit(2 * programsPerCPU * cpus)
+	}
+	if err != nil || coreMHz <= env.Resources.CPUMHz {
+		return 1
+	}
+	return float64(coreMHz) / float64(env.Resources.CPUMHz)
+}
+
+// turn waits until a program of the caller may run. Tenants take turns, and so do the callers of a
+// tenant. Leave ends the turn.
+func (a *api) turn(ctx context.Context, until time.Time) (leave func(), err error) {
+	ctx, cancel := context.WithDeadlineCause(ctx, until, runtime.Errorf(runtime.CodeNoRunnerAvailable, "too many programs were waiting"))
+	defer cancel()
+	p := access.FromContext(ctx)
+	return a.turns.Waiter(p.Tenant, p.ID, 0).Enter(ctx)
 }

@@ -53,7 +53,6 @@ type namedFile struct {
 	id, name string
 }
 
-// parseSpec parses the body of a run.
 func parseSpec(body []byte) (s spec, refused *refusal) {
 	var outer *struct {
 		Run json.RawMessage `json:"run_spec"`

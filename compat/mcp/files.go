@@ -139,7 +139,6 @@ func byTools(path string) int {
 	return 0
 }
 
-// isImage reports whether a path has an image's extension.
 func isImage(path string) bool {
 	return slices.ContainsFunc([]string{".png", ".jpg", ".jpeg", ".gif", ".webp"}, func(end string) bool { return strings.HasSuffix(strings.ToLower(path), end) })
 }

@@ -181,7 +181,6 @@ func tooMuch(w http.ResponseWriter, err error) {
 	http.Error(w, runtime.MessageOf(err), http.StatusTooManyRequests)
 }
 
-// delete ends a session.
 func (a *API) delete(w http.ResponseWriter, r *http.Request) {
 	s := a.find(r.Header.Get(sessionHeader), ownerOf(r.Context()))
 	if s == nil {
@@ -202,7 +201,6 @@ type owner struct {
 	id   string
 }
 
-// ownerOf returns the owner of the caller in ctx.
 func ownerOf(ctx context.Context) owner {
 	p := access.FromContext(ctx)
 	return owner{p.Kind, p.ID}

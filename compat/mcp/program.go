@@ -190,7 +190,6 @@ func (c *call) choose(at place) (runtime.EnvironmentID, *language.Recipe, error)
 	return environment, &recipe, nil
 }
 
-// names returns the ids of environments, for an error message.
 func names(all []runtime.Environment) string {
 	var names []string
 	for _, env := range all {

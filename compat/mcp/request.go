@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 	"sync"
@@ -65,11 +64,6 @@ func (r *request) read(from io.Reader, size int64) ([]byte, error) {
 		return nil, err
 	}
 	return data, nil
-}
-
-// turn calls do, which briefly takes several times size bytes.
-func (r *request) turn(ctx context.Context, size int, do func() error) error {
-	return r.hold.Turn(ctx, size, do)
 }
 
 // result returns the result of a tool, and takes the memory that it needs until it is written.

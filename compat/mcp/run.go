@@ -142,7 +142,6 @@ func execute(c *call, in executeInput) (out ran, reply answer, err error) {
 	return out, out.answer(nil), err
 }
 
-// claim claims a runner for the session.
 func (c *call) claim(environment runtime.EnvironmentID, inactivity *int) (runtime.Runner, error) {
 	c.progress.notify(c.ctx, "claiming a runner of "+string(environment))
 	runner, err := c.api.services.Engine.Runners.Claim(c.ctx, requests.Claim{EnvironmentID: environment, InactivityTimeout: inactivity, WaitFor: new(maxWait), Caller: clients.PeerName(c.ctx)})

@@ -62,7 +62,7 @@ func define[In, Out any](name, title, description string, hints sdk.ToolAnnotati
 		spec: &sdk.Tool{Name: name, Title: title, Description: description, Annotations: &hints, InputSchema: input, OutputSchema: output},
 		run: func(c *call, arguments json.RawMessage) (*sdk.CallToolResult, error) {
 			var in In
-			if err := c.request.turn(c.ctx, len(arguments), func() error { return decode(arguments, &in) }); err != nil {
+			if err := c.request.hold.Turn(c.ctx, len(arguments), func() error { return decode(arguments, &in) }); err != nil {
 				return nil, err
 			}
 			out, reply, err := run(c, in)
@@ -228,11 +228,9 @@ type problem struct {
 func (s *session) failed(ctx context.Context, name string, err error) *sdk.CallToolResult {
 	var typed *runtime.Error
 	if !errors.As(err, &typed) {
-		switch {
-		case ctx.Err() != nil:
+		typed = runtime.Wrap(runtime.CodeInternal, err, "")
+		if ctx.Err() != nil {
 			typed = runtime.Errorf(runtime.CodeClusterUnavailable, "the call was cancelled: %s", cancelled(ctx))
-		default:
-			typed = runtime.Wrap(runtime.CodeInternal, err, "")
 		}
 	}
 	p := problem{Code: typed.Code, Field: shorten(typed.Field), Message: shorten(typed.Message), Retryable: typed.Code.Retryable(), Next: next(typed)}

@@ -20,7 +20,6 @@ import (
 // a runner for long.
 const maxInactivity = 3600 // seconds
 
-// tools returns all tools.
 func tools() []tool {
 	return slices.Concat(running(), sessionTools(), filing())
 }

@@ -91,7 +91,6 @@ func (a *api) environments(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// environment returns one environment.
 func (a *api) environment(w http.ResponseWriter, r *http.Request) error {
 	id, err := named(r)
 	if err == nil {
@@ -162,7 +161,6 @@ func atLeast(field string, asked *int, theirs, ours int) (*int, error) {
 	return new(max(*asked, ours)), nil
 }
 
-// deleteEnvironment deletes an environment.
 func (a *api) deleteEnvironment(w http.ResponseWriter, r *http.Request) error {
 	id, err := named(r)
 	if err != nil {

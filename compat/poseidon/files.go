@@ -259,7 +259,6 @@ func attachment(p string) string {
 // printable are the characters that need no escape in a header's quoted text.
 const printable = ` !#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[]^_abcdefghijklmnopqrstuvwxyz{|}~` + "`"
 
-// download sends a file's bytes.
 func (a *api) download(w http.ResponseWriter, r *http.Request) error {
 	runner, err := a.runner(r)
 	if err != nil {

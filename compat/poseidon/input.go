@@ -6,6 +6,7 @@ import (
 
 	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/syncs"
 )
 
 const (
@@ -42,7 +43,7 @@ func (in *input) Write(p []byte) (int, error) {
 	for rest := p; ; {
 		n, err := in.add(rest)
 		if n > 0 {
-			hint(in.more)
+			syncs.Hint(in.more)
 		}
 		if rest = rest[n:]; err == nil {
 			return len(p), nil
@@ -58,14 +59,6 @@ func (in *input) Write(p []byte) (int, error) {
 			in.refuse(err)
 			return len(p), nil
 		}
-	}
-}
-
-// hint sends a hint, unless one is pending.
-func hint(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
 	}
 }
 
@@ -122,7 +115,7 @@ func (in *input) take(p []byte) int {
 		in.blocks[0] = nil
 		in.blocks = in.blocks[1:]
 	}
-	hint(in.taken)
+	syncs.Hint(in.taken)
 	return n
 }
 

@@ -49,16 +49,12 @@ type api struct {
 	pending    *pending
 }
 
-// Name implements compat.API.
 func (*api) Name() string { return "poseidon" }
 
-// Path implements compat.API.
 func (*api) Path() string { return root + "/" }
 
-// Headers implements compat.API.
 func (*api) Headers() []string { return []string{TokenHeader} }
 
-// Register implements compat.API.
 func (a *api) Register(services compat.Services, routes *compat.Routes) {
 	a.Services, a.pending.memory = services, services.Memory
 	shown := func(r *http.Request) string { return r.Header.Get(TokenHeader) }
@@ -74,7 +70,7 @@ func (a *api) Register(services compat.Services, routes *compat.Routes) {
 	}
 	// Health checks have no token: they learn that the server is ready.
 	routes.Handle("GET "+root+"/health", services.Authenticated(by(http.StatusNoContent), http.HandlerFunc(a.health)))
-	routes.HandleFunc("GET "+root+"/version", a.version)
+	routes.Handle("GET "+root+"/version", http.HandlerFunc(a.version))
 	for pattern, handle := range map[string]func(http.ResponseWriter, *http.Request) error{
 		"GET /statistics/execution-environments": a.statistics,
 		"GET /execution-environments":            a.environments,
@@ -119,7 +115,6 @@ func (a *api) health(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusServiceUnavailable, serverError{"the prewarming pool is depleting: environments " + strings.Join(depleted, ","), "PREWARMING_POOL_DEPLETING"})
 }
 
-// version returns the version of the server.
 func (a *api) version(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, a.Version) }
 
 // The codes of a serverError.
@@ -154,8 +149,7 @@ func (a *api) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		answer(w, http.StatusServiceUnavailable, serverError{"the request was cancelled", unknown})
 		return
 	}
-	var chosen status
-	if errors.As(err, &chosen) {
+	if chosen, ok := errors.AsType[status](err); ok {
 		answer(w, chosen.code, clientError{chosen.message})
 		return
 	}

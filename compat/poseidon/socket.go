@@ -183,7 +183,6 @@ func (c *connection) close(code websocket.StatusCode) {
 	}
 }
 
-// send writes a text message.
 func (c *connection) send(text []byte) error {
 	_, err := c.conn.WriteAll(net.Buffers{socket.AppendHeader(nil, socket.OpText, len(text)), text})
 	return err

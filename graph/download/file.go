@@ -44,7 +44,6 @@ func (c *content) tag() string {
 	return tag
 }
 
-// Seek implements io.Seeker.
 func (c *content) Seek(offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekCurrent:
@@ -59,7 +58,6 @@ func (c *content) Seek(offset int64, whence int) (int64, error) {
 	return offset, nil
 }
 
-// Read implements io.Reader.
 func (c *content) Read(p []byte) (int, error) {
 	if c.at >= c.file.Size {
 		return 0, io.EOF

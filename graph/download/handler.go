@@ -205,7 +205,6 @@ type ranged struct {
 	refused bool
 }
 
-// WriteHeader implements http.ResponseWriter.
 func (w *ranged) WriteHeader(status int) {
 	if w.refused = status == http.StatusRequestedRangeNotSatisfiable; w.refused {
 		w.Header().Del("Content-Disposition")
@@ -217,7 +216,6 @@ func (w *ranged) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Write implements http.ResponseWriter.
 func (w *ranged) Write(p []byte) (int, error) {
 	if w.refused {
 		return len(p), nil
@@ -249,7 +247,6 @@ func (h Handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	h.Refuse(w, r, statusOf(err), err)
 }
 
-// statusOf returns the HTTP status of an error.
 func statusOf(err error) int {
 	if errors.Is(err, errExpired) {
 		return http.StatusGone

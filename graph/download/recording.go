@@ -37,7 +37,6 @@ func (h Handler) recording(w http.ResponseWriter, r *http.Request, content *exec
 	sendCast(w, content.Execution, unended{content, ended})
 }
 
-// sendCast responds with an asciicast.
 func sendCast(w io.Writer, x runtime.Execution, content printed) {
 	out := bufio.NewWriter(w)
 	if err := writeCast(out, x, content); err != nil {
@@ -58,7 +57,6 @@ type unended struct {
 	ended func() error // the reason why reading must stop, for example a revoked token
 }
 
-// Next implements printed.
 func (u unended) Next() (executions.Record, int64, error) {
 	if err := u.ended(); err != nil {
 		return executions.Record{}, 0, err

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/events"
+	"github.com/rockpool/rockpool/runtime/syncs"
 )
 
 // A Source is what a feed reads: an events.Reader.
@@ -221,7 +222,7 @@ func (f *feed) after(ctx context.Context, at *node) (*node, Item, error) {
 	// This is the fastest member now, so run may read further.
 	if next.number > f.first {
 		f.first = next.number
-		hint(f.moved)
+		syncs.Hint(f.moved)
 	}
 	return next, next.item, next.err
 }
@@ -359,7 +360,7 @@ func (w *Watcher) wait(ctx context.Context) error {
 	f.mu.Lock()
 	tail := f.tail
 	f.first = tail.number // no member is nearer to the end
-	hint(f.moved)
+	syncs.Hint(f.moved)
 	f.mu.Unlock()
 	w.feeds.mu.Unlock()
 	select {
@@ -393,13 +394,5 @@ func (w *Watcher) leave() {
 		f.cancel()
 		<-f.done
 		f.feeds.bytes.Add(int64(-f.bytes))
-	}
-}
-
-// hint sends without blocking: a pending hint is enough.
-func hint(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
 	}
 }

@@ -40,34 +40,22 @@ func NewExecutableSchema(cfg Config) graphql.ExecutableSchema {
 type Config = graphql.Config[ResolverRoot, DirectiveRoot, ComplexityRoot]
 
 type ResolverRoot interface {
-	Allocation() AllocationResolver
 	AuditEntry() AuditEntryResolver
 	Batch() BatchResolver
 	Caller() CallerResolver
-	Claim() ClaimResolver
 	Cluster() ClusterResolver
 	Environment() EnvironmentResolver
 	Evaluation() EvaluationResolver
 	Execution() ExecutionResolver
 	File() FileResolver
-	FileChange() FileChangeResolver
-	FileMatch() FileMatchResolver
-	FileSearch() FileSearchResolver
-	Grant() GrantResolver
-	ImageStatus() ImageStatusResolver
 	Language() LanguageResolver
 	Mutation() MutationResolver
-	PoolStatus() PoolStatusResolver
 	Query() QueryResolver
 	Runner() RunnerResolver
-	RunnerUsage() RunnerUsageResolver
 	Subscription() SubscriptionResolver
 	Tenant() TenantResolver
 	Ticket() TicketResolver
 	Token() TokenResolver
-	Usage() UsageResolver
-	UsageNow() UsageNowResolver
-	WaitingClaim() WaitingClaimResolver
 }
 
 type DirectiveRoot struct {
@@ -256,10 +244,10 @@ type ComplexityRoot struct {
 	}
 
 	ClaimStats struct {
-		Claimed   func(childComplexity int) int
-		Durations func(childComplexity int) int
-		Failed    func(childComplexity int) int
-		Warm      func(childComplexity int) int
+		Claimed func(childComplexity int) int
+		Failed  func(childComplexity int) int
+		Took    func(childComplexity int) int
+		Warm    func(childComplexity int) int
 	}
 
 	Cluster struct {
@@ -312,11 +300,11 @@ type ComplexityRoot struct {
 
 	Durations struct {
 		Count func(childComplexity int) int
-		MaxMs func(childComplexity int) int
-		MinMs func(childComplexity int) int
-		P50Ms func(childComplexity int) int
-		P90Ms func(childComplexity int) int
-		P99Ms func(childComplexity int) int
+		Max   func(childComplexity int) int
+		Min   func(childComplexity int) int
+		P50   func(childComplexity int) int
+		P90   func(childComplexity int) int
+		P99   func(childComplexity int) int
 	}
 
 	Environment struct {
@@ -341,7 +329,6 @@ type ComplexityRoot struct {
 	}
 
 	Evaluation struct {
-		ClusterURL    func(childComplexity int) int
 		CreatedAt     func(childComplexity int) int
 		DequeuedAt    func(childComplexity int) int
 		EndedAt       func(childComplexity int) int
@@ -357,6 +344,7 @@ type ComplexityRoot struct {
 		Status        func(childComplexity int) int
 		Trigger       func(childComplexity int) int
 		Type          func(childComplexity int) int
+		URL           func(childComplexity int) int
 		WaitMs        func(childComplexity int) int
 		WaitUntil     func(childComplexity int) int
 		WorkMs        func(childComplexity int) int
@@ -493,11 +481,11 @@ type ComplexityRoot struct {
 	}
 
 	Grant struct {
-		ExecutionID func(childComplexity int) int
-		Expires     func(childComplexity int) int
-		ID          func(childComplexity int) int
-		Rights      func(childComplexity int) int
-		RunnerID    func(childComplexity int) int
+		Execution func(childComplexity int) int
+		Expires   func(childComplexity int) int
+		ID        func(childComplexity int) int
+		Rights    func(childComplexity int) int
+		Runner    func(childComplexity int) int
 	}
 
 	Health struct {
@@ -770,7 +758,6 @@ type ComplexityRoot struct {
 
 	Runner struct {
 		Claim         func(childComplexity int) int
-		ClusterURL    func(childComplexity int) int
 		CreatedAt     func(childComplexity int) int
 		EnvironmentID func(childComplexity int) int
 		Events        func(childComplexity int) int
@@ -785,6 +772,7 @@ type ComplexityRoot struct {
 		SearchFiles   func(childComplexity int, path *string, name *string, containing *string, maxMatches *int) int
 		State         func(childComplexity int) int
 		Tenant        func(childComplexity int) int
+		URL           func(childComplexity int) int
 		Usage         func(childComplexity int) int
 	}
 
@@ -807,7 +795,7 @@ type ComplexityRoot struct {
 
 	RunnerUsage struct {
 		At           func(childComplexity int) int
-		CPUMs        func(childComplexity int) int
+		CPU          func(childComplexity int) int
 		Memory       func(childComplexity int) int
 		MemoryLimit  func(childComplexity int) int
 		ProcessLimit func(childComplexity int) int
@@ -869,18 +857,18 @@ type ComplexityRoot struct {
 	}
 
 	Ticket struct {
-		Code            func(childComplexity int) int
-		CreatedAt       func(childComplexity int) int
-		EndedAt         func(childComplexity int) int
-		EnvironmentID   func(childComplexity int) int
-		EstimatedWaitMs func(childComplexity int) int
-		ExpiresAt       func(childComplexity int) int
-		ID              func(childComplexity int) int
-		Message         func(childComplexity int) int
-		Position        func(childComplexity int) int
-		Resumed         func(childComplexity int) int
-		Runner          func(childComplexity int) int
-		State           func(childComplexity int) int
+		Code          func(childComplexity int) int
+		CreatedAt     func(childComplexity int) int
+		EndedAt       func(childComplexity int) int
+		EnvironmentID func(childComplexity int) int
+		EstimatedWait func(childComplexity int) int
+		ExpiresAt     func(childComplexity int) int
+		ID            func(childComplexity int) int
+		Message       func(childComplexity int) int
+		Position      func(childComplexity int) int
+		Resumed       func(childComplexity int) int
+		Runner        func(childComplexity int) int
+		State         func(childComplexity int) int
 	}
 
 	Token struct {
@@ -913,9 +901,9 @@ type ComplexityRoot struct {
 		OutputBytes   func(childComplexity int) int
 		PeakMemory    func(childComplexity int) int
 		PeakProcesses func(childComplexity int) int
-		SystemMs      func(childComplexity int) int
-		UserMs        func(childComplexity int) int
-		WallMs        func(childComplexity int) int
+		System        func(childComplexity int) int
+		User          func(childComplexity int) int
+		Wall          func(childComplexity int) int
 	}
 
 	UsageNow struct {
@@ -925,9 +913,9 @@ type ComplexityRoot struct {
 		PeakMemory    func(childComplexity int) int
 		PeakProcesses func(childComplexity int) int
 		Processes     func(childComplexity int) int
-		SystemMs      func(childComplexity int) int
-		UserMs        func(childComplexity int) int
-		WallMs        func(childComplexity int) int
+		System        func(childComplexity int) int
+		User          func(childComplexity int) int
+		Wall          func(childComplexity int) int
 	}
 
 	Variable struct {
@@ -936,13 +924,13 @@ type ComplexityRoot struct {
 	}
 
 	WaitingClaim struct {
-		EnvironmentID   func(childComplexity int) int
-		EstimatedWaitMs func(childComplexity int) int
-		ExpiresAt       func(childComplexity int) int
-		ID              func(childComplexity int) int
-		Position        func(childComplexity int) int
-		Since           func(childComplexity int) int
-		Tenant          func(childComplexity int) int
+		EnvironmentID func(childComplexity int) int
+		EstimatedWait func(childComplexity int) int
+		ExpiresAt     func(childComplexity int) int
+		ID            func(childComplexity int) int
+		Position      func(childComplexity int) int
+		Since         func(childComplexity int) int
+		Tenant        func(childComplexity int) int
 	}
 
 	WaitingClaimConnection struct {
@@ -971,11 +959,6 @@ type ComplexityRoot struct {
 
 // region    ************************** generated!.gotpl **************************
 
-type AllocationResolver interface {
-	EvaluationID(ctx context.Context, obj *runtime.Allocation) (*string, error)
-
-	Message(ctx context.Context, obj *runtime.Allocation) (*string, error)
-}
 type AuditEntryResolver interface {
 	Tenant(ctx context.Context, obj *audit.Entry) (*string, error)
 	ActorKind(ctx context.Context, obj *audit.Entry) (string, error)
@@ -983,14 +966,8 @@ type AuditEntryResolver interface {
 	ActorName(ctx context.Context, obj *audit.Entry) (string, error)
 
 	Address(ctx context.Context, obj *audit.Entry) (*string, error)
-	Outcome(ctx context.Context, obj *audit.Entry) (string, error)
 }
 type BatchResolver interface {
-	RunnerID(ctx context.Context, obj *runtime.Batch) (*string, error)
-
-	Outcome(ctx context.Context, obj *runtime.Batch) (*runtime.BatchOutcome, error)
-	Message(ctx context.Context, obj *runtime.Batch) (*string, error)
-
 	Build(ctx context.Context, obj *runtime.Batch) (*runtime.Execution, error)
 
 	EndedCount(ctx context.Context, obj *runtime.Batch) (int, error)
@@ -1000,14 +977,8 @@ type BatchResolver interface {
 }
 type CallerResolver interface {
 	Tenant(ctx context.Context, obj *access.Principal) (*string, error)
-	Role(ctx context.Context, obj *access.Principal) (*access.Role, error)
-}
-type ClaimResolver interface {
-	Holder(ctx context.Context, obj *runtime.Claim) (*string, error)
 }
 type ClusterResolver interface {
-	CoreMHz(ctx context.Context, obj *runtime.ClusterStatus) (*int, error)
-
 	Evaluations(ctx context.Context, obj *runtime.ClusterStatus, environmentID *string, runnerID *string, status []runtime.EvaluationStatus, first *int, after *string) (model.Connection[runtime.Evaluation], error)
 	Allocations(ctx context.Context, obj *runtime.ClusterStatus, environmentID *string, runnerID *string, status []runtime.AllocationStatus, first *int, after *string) (model.Connection[runtime.Allocation], error)
 	TaskEvents(ctx context.Context, obj *runtime.ClusterStatus, runnerID string) ([]runtime.TaskEvent, error)
@@ -1016,22 +987,13 @@ type EnvironmentResolver interface {
 	DefaultTimeLimit(ctx context.Context, obj *runtime.Environment) (int, error)
 
 	Pool(ctx context.Context, obj *runtime.Environment) (runtime.PoolStatus, error)
-	StartDurations(ctx context.Context, obj *runtime.Environment) (model.Durations, error)
-	ClaimStats(ctx context.Context, obj *runtime.Environment) (model.ClaimStats, error)
+	StartDurations(ctx context.Context, obj *runtime.Environment) (runtime.Distribution, error)
+	ClaimStats(ctx context.Context, obj *runtime.Environment) (runtime.ClaimStats, error)
 	PoolHistory(ctx context.Context, obj *runtime.Environment) (model.PoolHistory, error)
 }
 type EvaluationResolver interface {
-	RunnerID(ctx context.Context, obj *runtime.Evaluation) (*string, error)
-	EnvironmentID(ctx context.Context, obj *runtime.Evaluation) (*string, error)
-
-	Reason(ctx context.Context, obj *runtime.Evaluation) (*string, error)
-
-	PreviousID(ctx context.Context, obj *runtime.Evaluation) (*string, error)
-	NextID(ctx context.Context, obj *runtime.Evaluation) (*string, error)
-
 	WaitMs(ctx context.Context, obj *runtime.Evaluation) (float64, error)
 	WorkMs(ctx context.Context, obj *runtime.Evaluation) (*float64, error)
-	ClusterURL(ctx context.Context, obj *runtime.Evaluation) (*string, error)
 }
 type ExecutionResolver interface {
 	Runner(ctx context.Context, obj *runtime.Execution) (*runtime.Runner, error)
@@ -1043,12 +1005,8 @@ type ExecutionResolver interface {
 	CommandLine(ctx context.Context, obj *runtime.Execution) (string, error)
 	Labels(ctx context.Context, obj *runtime.Execution) ([]runtime.Label, error)
 
-	Outcome(ctx context.Context, obj *runtime.Execution) (*runtime.Outcome, error)
 	ExitCode(ctx context.Context, obj *runtime.Execution) (*int, error)
-	Signal(ctx context.Context, obj *runtime.Execution) (*string, error)
-	GoneReason(ctx context.Context, obj *runtime.Execution) (*runtime.GoneReason, error)
-	Message(ctx context.Context, obj *runtime.Execution) (*string, error)
-	Hint(ctx context.Context, obj *runtime.Execution) (*string, error)
+
 	Usage(ctx context.Context, obj *runtime.Execution) (*runtime.Usage, error)
 	UsageNow(ctx context.Context, obj *runtime.Execution) (*runtime.UsageNow, error)
 
@@ -1059,25 +1017,7 @@ type ExecutionResolver interface {
 type FileResolver interface {
 	Mode(ctx context.Context, obj *runtime.File) (string, error)
 
-	LinkTarget(ctx context.Context, obj *runtime.File) (*string, error)
 	DownloadURL(ctx context.Context, obj *runtime.File) (*string, error)
-}
-type FileChangeResolver interface {
-	Path(ctx context.Context, obj *runtime.FileChange) (*string, error)
-}
-type FileMatchResolver interface {
-	Line(ctx context.Context, obj *runtime.FileMatch) (*int, error)
-	Text(ctx context.Context, obj *runtime.FileMatch) (*string, error)
-}
-type FileSearchResolver interface {
-	Limit(ctx context.Context, obj *runtime.FileSearch) (*runtime.FileSearchLimit, error)
-}
-type GrantResolver interface {
-	ExecutionID(ctx context.Context, obj *access.Grant) (*string, error)
-	RunnerID(ctx context.Context, obj *access.Grant) (*string, error)
-}
-type ImageStatusResolver interface {
-	Reason(ctx context.Context, obj *runtime.ImageStatus) (*string, error)
 }
 type LanguageResolver interface {
 	EnvironmentID(ctx context.Context, obj *language.Recipe) (*string, error)
@@ -1109,11 +1049,6 @@ type MutationResolver interface {
 	DeleteTenant(ctx context.Context, id string) (DeleteTenantPayload, error)
 	DrainCluster(ctx context.Context, input DrainClusterInput) (DrainClusterPayload, error)
 }
-type PoolStatusResolver interface {
-	Reason(ctx context.Context, obj *runtime.PoolStatus) (*string, error)
-
-	Image(ctx context.Context, obj *runtime.PoolStatus) (*runtime.ImageStatus, error)
-}
 type QueryResolver interface {
 	Environments(ctx context.Context) ([]runtime.Environment, error)
 	Environment(ctx context.Context, id string) (*runtime.Environment, error)
@@ -1141,22 +1076,14 @@ type RunnerResolver interface {
 	EnvironmentID(ctx context.Context, obj *runtime.Runner) (string, error)
 	Revision(ctx context.Context, obj *runtime.Runner) (int, error)
 
-	GoneReason(ctx context.Context, obj *runtime.Runner) (*runtime.GoneReason, error)
-	Message(ctx context.Context, obj *runtime.Runner) (*string, error)
 	Claim(ctx context.Context, obj *runtime.Runner) (*runtime.Claim, error)
 
 	Usage(ctx context.Context, obj *runtime.Runner) (*runtime.RunnerUsage, error)
-	ClusterURL(ctx context.Context, obj *runtime.Runner) (*string, error)
+
 	Events(ctx context.Context, obj *runtime.Runner) ([]runtime.TaskEvent, error)
 	Files(ctx context.Context, obj *runtime.Runner, path *string, recursive *bool, first *int, after *string) (model.Connection[runtime.File], error)
 	SearchFiles(ctx context.Context, obj *runtime.Runner, path *string, name *string, containing *string, maxMatches *int) (runtime.FileSearch, error)
 	File(ctx context.Context, obj *runtime.Runner, path string, followLinks *bool) (*runtime.File, error)
-}
-type RunnerUsageResolver interface {
-	CPUMs(ctx context.Context, obj *runtime.RunnerUsage) (int64, error)
-	Memory(ctx context.Context, obj *runtime.RunnerUsage) (*int64, error)
-
-	Processes(ctx context.Context, obj *runtime.RunnerUsage) (*int, error)
 }
 type SubscriptionResolver interface {
 	ExecutionEvents(ctx context.Context, executionID string, after *string, resizes *bool) (<-chan model.ExecutionEvent, error)
@@ -1171,8 +1098,6 @@ type TenantResolver interface {
 	Use(ctx context.Context, obj *runtime.Tenant) (TenantUse, error)
 }
 type TicketResolver interface {
-	Position(ctx context.Context, obj *ticket.Ticket) (*int, error)
-	EstimatedWaitMs(ctx context.Context, obj *ticket.Ticket) (*float64, error)
 	Runner(ctx context.Context, obj *ticket.Ticket) (*runtime.Runner, error)
 
 	Code(ctx context.Context, obj *ticket.Ticket) (*runtime.Code, error)
@@ -1180,26 +1105,6 @@ type TicketResolver interface {
 }
 type TokenResolver interface {
 	Tenant(ctx context.Context, obj *access.Token) (*string, error)
-}
-type UsageResolver interface {
-	WallMs(ctx context.Context, obj *runtime.Usage) (int64, error)
-	UserMs(ctx context.Context, obj *runtime.Usage) (int64, error)
-	SystemMs(ctx context.Context, obj *runtime.Usage) (int64, error)
-	PeakMemory(ctx context.Context, obj *runtime.Usage) (*int64, error)
-	PeakProcesses(ctx context.Context, obj *runtime.Usage) (*int, error)
-}
-type UsageNowResolver interface {
-	WallMs(ctx context.Context, obj *runtime.UsageNow) (int64, error)
-	UserMs(ctx context.Context, obj *runtime.UsageNow) (int64, error)
-	SystemMs(ctx context.Context, obj *runtime.UsageNow) (int64, error)
-	Memory(ctx context.Context, obj *runtime.UsageNow) (*int64, error)
-	PeakMemory(ctx context.Context, obj *runtime.UsageNow) (*int64, error)
-	Processes(ctx context.Context, obj *runtime.UsageNow) (*int, error)
-	PeakProcesses(ctx context.Context, obj *runtime.UsageNow) (*int, error)
-}
-type WaitingClaimResolver interface {
-	Position(ctx context.Context, obj *tenantusage.WaitingClaim) (*int, error)
-	EstimatedWaitMs(ctx context.Context, obj *tenantusage.WaitingClaim) (*float64, error)
 }
 
 // endregion ************************** generated!.gotpl **************************
@@ -1909,18 +1814,18 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ClaimStats.Claimed(childComplexity), true
-	case "ClaimStats.durations":
-		if e.ComplexityRoot.ClaimStats.Durations == nil {
-			break
-		}
-
-		return e.ComplexityRoot.ClaimStats.Durations(childComplexity), true
 	case "ClaimStats.failed":
 		if e.ComplexityRoot.ClaimStats.Failed == nil {
 			break
 		}
 
 		return e.ComplexityRoot.ClaimStats.Failed(childComplexity), true
+	case "ClaimStats.durations":
+		if e.ComplexityRoot.ClaimStats.Took == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ClaimStats.Took(childComplexity), true
 	case "ClaimStats.warm":
 		if e.ComplexityRoot.ClaimStats.Warm == nil {
 			break
@@ -2102,35 +2007,35 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Durations.Count(childComplexity), true
 	case "Durations.maxMs":
-		if e.ComplexityRoot.Durations.MaxMs == nil {
+		if e.ComplexityRoot.Durations.Max == nil {
 			break
 		}
 
-		return e.ComplexityRoot.Durations.MaxMs(childComplexity), true
+		return e.ComplexityRoot.Durations.Max(childComplexity), true
 	case "Durations.minMs":
-		if e.ComplexityRoot.Durations.MinMs == nil {
+		if e.ComplexityRoot.Durations.Min == nil {
 			break
 		}
 
-		return e.ComplexityRoot.Durations.MinMs(childComplexity), true
+		return e.ComplexityRoot.Durations.Min(childComplexity), true
 	case "Durations.p50Ms":
-		if e.ComplexityRoot.Durations.P50Ms == nil {
+		if e.ComplexityRoot.Durations.P50 == nil {
 			break
 		}
 
-		return e.ComplexityRoot.Durations.P50Ms(childComplexity), true
+		return e.ComplexityRoot.Durations.P50(childComplexity), true
 	case "Durations.p90Ms":
-		if e.ComplexityRoot.Durations.P90Ms == nil {
+		if e.ComplexityRoot.Durations.P90 == nil {
 			break
 		}
 
-		return e.ComplexityRoot.Durations.P90Ms(childComplexity), true
+		return e.ComplexityRoot.Durations.P90(childComplexity), true
 	case "Durations.p99Ms":
-		if e.ComplexityRoot.Durations.P99Ms == nil {
+		if e.ComplexityRoot.Durations.P99 == nil {
 			break
 		}
 
-		return e.ComplexityRoot.Durations.P99Ms(childComplexity), true
+		return e.ComplexityRoot.Durations.P99(childComplexity), true
 
 	case "Environment.claimStats":
 		if e.ComplexityRoot.Environment.ClaimStats == nil {
@@ -2241,12 +2146,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Environment.Warm(childComplexity), true
 
-	case "Evaluation.clusterUrl":
-		if e.ComplexityRoot.Evaluation.ClusterURL == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Evaluation.ClusterURL(childComplexity), true
 	case "Evaluation.createdAt":
 		if e.ComplexityRoot.Evaluation.CreatedAt == nil {
 			break
@@ -2337,6 +2236,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Evaluation.Type(childComplexity), true
+	case "Evaluation.clusterUrl":
+		if e.ComplexityRoot.Evaluation.URL == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Evaluation.URL(childComplexity), true
 	case "Evaluation.waitMs":
 		if e.ComplexityRoot.Evaluation.WaitMs == nil {
 			break
@@ -2858,11 +2763,11 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		return e.ComplexityRoot.FileSearch.Skipped(childComplexity), true
 
 	case "Grant.executionId":
-		if e.ComplexityRoot.Grant.ExecutionID == nil {
+		if e.ComplexityRoot.Grant.Execution == nil {
 			break
 		}
 
-		return e.ComplexityRoot.Grant.ExecutionID(childComplexity), true
+		return e.ComplexityRoot.Grant.Execution(childComplexity), true
 	case "Grant.expiresAt":
 		if e.ComplexityRoot.Grant.Expires == nil {
 			break
@@ -2882,11 +2787,11 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Grant.Rights(childComplexity), true
 	case "Grant.runnerId":
-		if e.ComplexityRoot.Grant.RunnerID == nil {
+		if e.ComplexityRoot.Grant.Runner == nil {
 			break
 		}
 
-		return e.ComplexityRoot.Grant.RunnerID(childComplexity), true
+		return e.ComplexityRoot.Grant.Runner(childComplexity), true
 
 	case "Health.attacks":
 		if e.ComplexityRoot.Health.Attacks == nil {
@@ -4129,12 +4034,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Runner.Claim(childComplexity), true
-	case "Runner.clusterUrl":
-		if e.ComplexityRoot.Runner.ClusterURL == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Runner.ClusterURL(childComplexity), true
 	case "Runner.createdAt":
 		if e.ComplexityRoot.Runner.CreatedAt == nil {
 			break
@@ -4234,6 +4133,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Runner.Tenant(childComplexity), true
+	case "Runner.clusterUrl":
+		if e.ComplexityRoot.Runner.URL == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Runner.URL(childComplexity), true
 	case "Runner.usage":
 		if e.ComplexityRoot.Runner.Usage == nil {
 			break
@@ -4299,11 +4204,11 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.RunnerUsage.At(childComplexity), true
 	case "RunnerUsage.cpuMs":
-		if e.ComplexityRoot.RunnerUsage.CPUMs == nil {
+		if e.ComplexityRoot.RunnerUsage.CPU == nil {
 			break
 		}
 
-		return e.ComplexityRoot.RunnerUsage.CPUMs(childComplexity), true
+		return e.ComplexityRoot.RunnerUsage.CPU(childComplexity), true
 	case "RunnerUsage.memory":
 		if e.ComplexityRoot.RunnerUsage.Memory == nil {
 			break
@@ -4594,11 +4499,11 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Ticket.EnvironmentID(childComplexity), true
 	case "Ticket.estimatedWaitMs":
-		if e.ComplexityRoot.Ticket.EstimatedWaitMs == nil {
+		if e.ComplexityRoot.Ticket.EstimatedWait == nil {
 			break
 		}
 
-		return e.ComplexityRoot.Ticket.EstimatedWaitMs(childComplexity), true
+		return e.ComplexityRoot.Ticket.EstimatedWait(childComplexity), true
 	case "Ticket.expiresAt":
 		if e.ComplexityRoot.Ticket.ExpiresAt == nil {
 			break
@@ -4766,23 +4671,23 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Usage.PeakProcesses(childComplexity), true
 	case "Usage.systemMs":
-		if e.ComplexityRoot.Usage.SystemMs == nil {
+		if e.ComplexityRoot.Usage.System == nil {
 			break
 		}
 
-		return e.ComplexityRoot.Usage.SystemMs(childComplexity), true
+		return e.ComplexityRoot.Usage.System(childComplexity), true
 	case "Usage.userMs":
-		if e.ComplexityRoot.Usage.UserMs == nil {
+		if e.ComplexityRoot.Usage.User == nil {
 			break
 		}
 
-		return e.ComplexityRoot.Usage.UserMs(childComplexity), true
+		return e.ComplexityRoot.Usage.User(childComplexity), true
 	case "Usage.wallMs":
-		if e.ComplexityRoot.Usage.WallMs == nil {
+		if e.ComplexityRoot.Usage.Wall == nil {
 			break
 		}
 
-		return e.ComplexityRoot.Usage.WallMs(childComplexity), true
+		return e.ComplexityRoot.Usage.Wall(childComplexity), true
 
 	case "UsageNow.at":
 		if e.ComplexityRoot.UsageNow.At == nil {
@@ -4821,23 +4726,23 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.UsageNow.Processes(childComplexity), true
 	case "UsageNow.systemMs":
-		if e.ComplexityRoot.UsageNow.SystemMs == nil {
+		if e.ComplexityRoot.UsageNow.System == nil {
 			break
 		}
 
-		return e.ComplexityRoot.UsageNow.SystemMs(childComplexity), true
+		return e.ComplexityRoot.UsageNow.System(childComplexity), true
 	case "UsageNow.userMs":
-		if e.ComplexityRoot.UsageNow.UserMs == nil {
+		if e.ComplexityRoot.UsageNow.User == nil {
 			break
 		}
 
-		return e.ComplexityRoot.UsageNow.UserMs(childComplexity), true
+		return e.ComplexityRoot.UsageNow.User(childComplexity), true
 	case "UsageNow.wallMs":
-		if e.ComplexityRoot.UsageNow.WallMs == nil {
+		if e.ComplexityRoot.UsageNow.Wall == nil {
 			break
 		}
 
-		return e.ComplexityRoot.UsageNow.WallMs(childComplexity), true
+		return e.ComplexityRoot.UsageNow.Wall(childComplexity), true
 
 	case "Variable.name":
 		if e.ComplexityRoot.Variable.Name == nil {
@@ -4859,11 +4764,11 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.WaitingClaim.EnvironmentID(childComplexity), true
 	case "WaitingClaim.estimatedWaitMs":
-		if e.ComplexityRoot.WaitingClaim.EstimatedWaitMs == nil {
+		if e.ComplexityRoot.WaitingClaim.EstimatedWait == nil {
 			break
 		}
 
-		return e.ComplexityRoot.WaitingClaim.EstimatedWaitMs(childComplexity), true
+		return e.ComplexityRoot.WaitingClaim.EstimatedWait(childComplexity), true
 	case "WaitingClaim.expiresAt":
 		if e.ComplexityRoot.WaitingClaim.ExpiresAt == nil {
 			break
@@ -12252,18 +12157,18 @@ func (ec *executionContext) _Allocation_evaluationId(ctx context.Context, field 
 			return ec.fieldContext_Allocation_evaluationId(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Allocation().EvaluationID(ctx, obj)
+			return obj.EvaluationID, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
-			return ec.marshalOID2ᚖstring(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.EvaluationID) graphql.Marshaler {
+			return ec.marshalOID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEvaluationID(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Allocation_evaluationId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Allocation", field, true, true, errors.New("field of type ID does not have child fields"))
+	return graphql.NewScalarFieldContext("Allocation", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
 func (ec *executionContext) _Allocation_resources(ctx context.Context, field graphql.CollectedField, obj *runtime.Allocation) (ret graphql.Marshaler) {
@@ -12353,18 +12258,18 @@ func (ec *executionContext) _Allocation_message(ctx context.Context, field graph
 			return ec.fieldContext_Allocation_message(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Allocation().Message(ctx, obj)
+			return obj.Message, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
-			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Allocation_message(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Allocation", field, true, true, errors.New("field of type String does not have child fields"))
+	return graphql.NewScalarFieldContext("Allocation", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _Allocation_createdAt(ctx context.Context, field graphql.CollectedField, obj *runtime.Allocation) (ret graphql.Marshaler) {
@@ -13056,18 +12961,18 @@ func (ec *executionContext) _AuditEntry_outcome(ctx context.Context, field graph
 			return ec.fieldContext_AuditEntry_outcome(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.AuditEntry().Outcome(ctx, obj)
+			return obj.Outcome, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
-			return ec.marshalNString2string(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v audit.Outcome) graphql.Marshaler {
+			return ec.marshalNString2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋauditᚐOutcome(ctx, selections, v)
 		},
 		true,
 		true,
 	)
 }
 func (ec *executionContext) fieldContext_AuditEntry_outcome(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("AuditEntry", field, true, true, errors.New("field of type String does not have child fields"))
+	return graphql.NewScalarFieldContext("AuditEntry", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _AuditEntry_details(ctx context.Context, field graphql.CollectedField, obj *audit.Entry) (ret graphql.Marshaler) {
@@ -13285,18 +13190,18 @@ func (ec *executionContext) _Batch_runnerId(ctx context.Context, field graphql.C
 			return ec.fieldContext_Batch_runnerId(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Batch().RunnerID(ctx, obj)
+			return obj.RunnerID, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
-			return ec.marshalOID2ᚖstring(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.RunnerID) graphql.Marshaler {
+			return ec.marshalOID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐRunnerID(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Batch_runnerId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Batch", field, true, true, errors.New("field of type ID does not have child fields"))
+	return graphql.NewScalarFieldContext("Batch", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
 func (ec *executionContext) _Batch_environmentId(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
@@ -13377,18 +13282,18 @@ func (ec *executionContext) _Batch_outcome(ctx context.Context, field graphql.Co
 			return ec.fieldContext_Batch_outcome(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Batch().Outcome(ctx, obj)
+			return obj.Outcome, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *runtime.BatchOutcome) graphql.Marshaler {
-			return ec.marshalOBatchOutcome2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatchOutcome(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.BatchOutcome) graphql.Marshaler {
+			return ec.marshalOBatchOutcome2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatchOutcome(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Batch_outcome(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Batch", field, true, true, errors.New("field of type BatchOutcome does not have child fields"))
+	return graphql.NewScalarFieldContext("Batch", field, false, false, errors.New("field of type BatchOutcome does not have child fields"))
 }
 
 func (ec *executionContext) _Batch_message(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
@@ -13400,18 +13305,18 @@ func (ec *executionContext) _Batch_message(ctx context.Context, field graphql.Co
 			return ec.fieldContext_Batch_message(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Batch().Message(ctx, obj)
+			return obj.Message, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
-			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Batch_message(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Batch", field, true, true, errors.New("field of type String does not have child fields"))
+	return graphql.NewScalarFieldContext("Batch", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _Batch_stopOnFailure(ctx context.Context, field graphql.CollectedField, obj *runtime.Batch) (ret graphql.Marshaler) {
@@ -14357,18 +14262,18 @@ func (ec *executionContext) _Caller_role(ctx context.Context, field graphql.Coll
 			return ec.fieldContext_Caller_role(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Caller().Role(ctx, obj)
+			return obj.Role, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *access.Role) graphql.Marshaler {
-			return ec.marshalORole2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐRole(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v access.Role) graphql.Marshaler {
+			return ec.marshalORole2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐRole(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Caller_role(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Caller", field, true, true, errors.New("field of type Role does not have child fields"))
+	return graphql.NewScalarFieldContext("Caller", field, false, false, errors.New("field of type Role does not have child fields"))
 }
 
 func (ec *executionContext) _Caller_grant(ctx context.Context, field graphql.CollectedField, obj *access.Principal) (ret graphql.Marshaler) {
@@ -14747,18 +14652,18 @@ func (ec *executionContext) _Claim_holder(ctx context.Context, field graphql.Col
 			return ec.fieldContext_Claim_holder(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Claim().Holder(ctx, obj)
+			return obj.Holder, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
-			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Claim_holder(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Claim", field, true, true, errors.New("field of type String does not have child fields"))
+	return graphql.NewScalarFieldContext("Claim", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _ClaimRunnerPayload_runner(ctx context.Context, field graphql.CollectedField, obj *ClaimRunnerPayload) (ret graphql.Marshaler) {
@@ -14848,7 +14753,7 @@ func (ec *executionContext) fieldContext_ClaimRunnerPayload_resumed(_ context.Co
 	return graphql.NewScalarFieldContext("ClaimRunnerPayload", field, false, false, errors.New("field of type Boolean does not have child fields"))
 }
 
-func (ec *executionContext) _ClaimStats_claimed(ctx context.Context, field graphql.CollectedField, obj *model.ClaimStats) (ret graphql.Marshaler) {
+func (ec *executionContext) _ClaimStats_claimed(ctx context.Context, field graphql.CollectedField, obj *runtime.ClaimStats) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -14871,7 +14776,7 @@ func (ec *executionContext) fieldContext_ClaimStats_claimed(_ context.Context, f
 	return graphql.NewScalarFieldContext("ClaimStats", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
-func (ec *executionContext) _ClaimStats_warm(ctx context.Context, field graphql.CollectedField, obj *model.ClaimStats) (ret graphql.Marshaler) {
+func (ec *executionContext) _ClaimStats_warm(ctx context.Context, field graphql.CollectedField, obj *runtime.ClaimStats) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -14894,7 +14799,7 @@ func (ec *executionContext) fieldContext_ClaimStats_warm(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("ClaimStats", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
-func (ec *executionContext) _ClaimStats_failed(ctx context.Context, field graphql.CollectedField, obj *model.ClaimStats) (ret graphql.Marshaler) {
+func (ec *executionContext) _ClaimStats_failed(ctx context.Context, field graphql.CollectedField, obj *runtime.ClaimStats) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -14917,7 +14822,7 @@ func (ec *executionContext) fieldContext_ClaimStats_failed(_ context.Context, fi
 	return graphql.NewScalarFieldContext("ClaimStats", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
-func (ec *executionContext) _ClaimStats_durations(ctx context.Context, field graphql.CollectedField, obj *model.ClaimStats) (ret graphql.Marshaler) {
+func (ec *executionContext) _ClaimStats_durations(ctx context.Context, field graphql.CollectedField, obj *runtime.ClaimStats) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -14926,11 +14831,11 @@ func (ec *executionContext) _ClaimStats_durations(ctx context.Context, field gra
 			return ec.fieldContext_ClaimStats_durations(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.Durations, nil
+			return obj.Took, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v model.Durations) graphql.Marshaler {
-			return ec.marshalNDurations2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐDurations(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.Distribution) graphql.Marshaler {
+			return ec.marshalNDurations2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐDistribution(ctx, selections, v)
 		},
 		true,
 		true,
@@ -15045,18 +14950,18 @@ func (ec *executionContext) _Cluster_coreMHz(ctx context.Context, field graphql.
 			return ec.fieldContext_Cluster_coreMHz(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Cluster().CoreMHz(ctx, obj)
+			return obj.CoreMHz, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
-			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalOInt2int(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Cluster_coreMHz(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Cluster", field, true, true, errors.New("field of type Int does not have child fields"))
+	return graphql.NewScalarFieldContext("Cluster", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
 func (ec *executionContext) _Cluster_largestRunner(ctx context.Context, field graphql.CollectedField, obj *runtime.ClusterStatus) (ret graphql.Marshaler) {
@@ -15618,7 +15523,7 @@ func (ec *executionContext) fieldContext_Draining_executions(_ context.Context, 
 	return graphql.NewScalarFieldContext("Draining", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _Durations_count(ctx context.Context, field graphql.CollectedField, obj *model.Durations) (ret graphql.Marshaler) {
+func (ec *executionContext) _Durations_count(ctx context.Context, field graphql.CollectedField, obj *runtime.Distribution) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -15641,7 +15546,7 @@ func (ec *executionContext) fieldContext_Durations_count(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("Durations", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
-func (ec *executionContext) _Durations_minMs(ctx context.Context, field graphql.CollectedField, obj *model.Durations) (ret graphql.Marshaler) {
+func (ec *executionContext) _Durations_minMs(ctx context.Context, field graphql.CollectedField, obj *runtime.Distribution) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -15650,11 +15555,11 @@ func (ec *executionContext) _Durations_minMs(ctx context.Context, field graphql.
 			return ec.fieldContext_Durations_minMs(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.MinMs, nil
+			return obj.Min, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
-			return ec.marshalNFloat2float64(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v time.Duration) graphql.Marshaler {
+			return ec.marshalNFloat2timeᚐDuration(ctx, selections, v)
 		},
 		true,
 		true,
@@ -15664,7 +15569,7 @@ func (ec *executionContext) fieldContext_Durations_minMs(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("Durations", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _Durations_p50Ms(ctx context.Context, field graphql.CollectedField, obj *model.Durations) (ret graphql.Marshaler) {
+func (ec *executionContext) _Durations_p50Ms(ctx context.Context, field graphql.CollectedField, obj *runtime.Distribution) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -15673,11 +15578,11 @@ func (ec *executionContext) _Durations_p50Ms(ctx context.Context, field graphql.
 			return ec.fieldContext_Durations_p50Ms(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.P50Ms, nil
+			return obj.P50, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
-			return ec.marshalNFloat2float64(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v time.Duration) graphql.Marshaler {
+			return ec.marshalNFloat2timeᚐDuration(ctx, selections, v)
 		},
 		true,
 		true,
@@ -15687,7 +15592,7 @@ func (ec *executionContext) fieldContext_Durations_p50Ms(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("Durations", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _Durations_p90Ms(ctx context.Context, field graphql.CollectedField, obj *model.Durations) (ret graphql.Marshaler) {
+func (ec *executionContext) _Durations_p90Ms(ctx context.Context, field graphql.CollectedField, obj *runtime.Distribution) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -15696,11 +15601,11 @@ func (ec *executionContext) _Durations_p90Ms(ctx context.Context, field graphql.
 			return ec.fieldContext_Durations_p90Ms(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.P90Ms, nil
+			return obj.P90, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
-			return ec.marshalNFloat2float64(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v time.Duration) graphql.Marshaler {
+			return ec.marshalNFloat2timeᚐDuration(ctx, selections, v)
 		},
 		true,
 		true,
@@ -15710,7 +15615,7 @@ func (ec *executionContext) fieldContext_Durations_p90Ms(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("Durations", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _Durations_p99Ms(ctx context.Context, field graphql.CollectedField, obj *model.Durations) (ret graphql.Marshaler) {
+func (ec *executionContext) _Durations_p99Ms(ctx context.Context, field graphql.CollectedField, obj *runtime.Distribution) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -15719,11 +15624,11 @@ func (ec *executionContext) _Durations_p99Ms(ctx context.Context, field graphql.
 			return ec.fieldContext_Durations_p99Ms(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.P99Ms, nil
+			return obj.P99, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
-			return ec.marshalNFloat2float64(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v time.Duration) graphql.Marshaler {
+			return ec.marshalNFloat2timeᚐDuration(ctx, selections, v)
 		},
 		true,
 		true,
@@ -15733,7 +15638,7 @@ func (ec *executionContext) fieldContext_Durations_p99Ms(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("Durations", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _Durations_maxMs(ctx context.Context, field graphql.CollectedField, obj *model.Durations) (ret graphql.Marshaler) {
+func (ec *executionContext) _Durations_maxMs(ctx context.Context, field graphql.CollectedField, obj *runtime.Distribution) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -15742,11 +15647,11 @@ func (ec *executionContext) _Durations_maxMs(ctx context.Context, field graphql.
 			return ec.fieldContext_Durations_maxMs(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.MaxMs, nil
+			return obj.Max, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v float64) graphql.Marshaler {
-			return ec.marshalNFloat2float64(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v time.Duration) graphql.Marshaler {
+			return ec.marshalNFloat2timeᚐDuration(ctx, selections, v)
 		},
 		true,
 		true,
@@ -16158,8 +16063,8 @@ func (ec *executionContext) _Environment_startDurations(ctx context.Context, fie
 			return ec.Resolvers.Environment().StartDurations(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v model.Durations) graphql.Marshaler {
-			return ec.marshalNDurations2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐDurations(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.Distribution) graphql.Marshaler {
+			return ec.marshalNDurations2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐDistribution(ctx, selections, v)
 		},
 		true,
 		true,
@@ -16190,8 +16095,8 @@ func (ec *executionContext) _Environment_claimStats(ctx context.Context, field g
 			return ec.Resolvers.Environment().ClaimStats(ctx, obj)
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v model.ClaimStats) graphql.Marshaler {
-			return ec.marshalNClaimStats2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐClaimStats(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.ClaimStats) graphql.Marshaler {
+			return ec.marshalNClaimStats2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐClaimStats(ctx, selections, v)
 		},
 		true,
 		true,
@@ -16297,18 +16202,18 @@ func (ec *executionContext) _Evaluation_runnerId(ctx context.Context, field grap
 			return ec.fieldContext_Evaluation_runnerId(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Evaluation().RunnerID(ctx, obj)
+			return obj.RunnerID, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
-			return ec.marshalOID2ᚖstring(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.RunnerID) graphql.Marshaler {
+			return ec.marshalOID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐRunnerID(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Evaluation_runnerId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Evaluation", field, true, true, errors.New("field of type ID does not have child fields"))
+	return graphql.NewScalarFieldContext("Evaluation", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
 func (ec *executionContext) _Evaluation_environmentId(ctx context.Context, field graphql.CollectedField, obj *runtime.Evaluation) (ret graphql.Marshaler) {
@@ -16320,18 +16225,18 @@ func (ec *executionContext) _Evaluation_environmentId(ctx context.Context, field
 			return ec.fieldContext_Evaluation_environmentId(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Evaluation().EnvironmentID(ctx, obj)
+			return obj.EnvironmentID, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
-			return ec.marshalOID2ᚖstring(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.EnvironmentID) graphql.Marshaler {
+			return ec.marshalOID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEnvironmentID(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Evaluation_environmentId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Evaluation", field, true, true, errors.New("field of type ID does not have child fields"))
+	return graphql.NewScalarFieldContext("Evaluation", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
 func (ec *executionContext) _Evaluation_priority(ctx context.Context, field graphql.CollectedField, obj *runtime.Evaluation) (ret graphql.Marshaler) {
@@ -16412,18 +16317,18 @@ func (ec *executionContext) _Evaluation_reason(ctx context.Context, field graphq
 			return ec.fieldContext_Evaluation_reason(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Evaluation().Reason(ctx, obj)
+			return obj.Reason, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
-			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Evaluation_reason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Evaluation", field, true, true, errors.New("field of type String does not have child fields"))
+	return graphql.NewScalarFieldContext("Evaluation", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _Evaluation_shortages(ctx context.Context, field graphql.CollectedField, obj *runtime.Evaluation) (ret graphql.Marshaler) {
@@ -16490,18 +16395,18 @@ func (ec *executionContext) _Evaluation_previousId(ctx context.Context, field gr
 			return ec.fieldContext_Evaluation_previousId(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Evaluation().PreviousID(ctx, obj)
+			return obj.PreviousID, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
-			return ec.marshalOID2ᚖstring(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.EvaluationID) graphql.Marshaler {
+			return ec.marshalOID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEvaluationID(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Evaluation_previousId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Evaluation", field, true, true, errors.New("field of type ID does not have child fields"))
+	return graphql.NewScalarFieldContext("Evaluation", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
 func (ec *executionContext) _Evaluation_nextId(ctx context.Context, field graphql.CollectedField, obj *runtime.Evaluation) (ret graphql.Marshaler) {
@@ -16513,18 +16418,18 @@ func (ec *executionContext) _Evaluation_nextId(ctx context.Context, field graphq
 			return ec.fieldContext_Evaluation_nextId(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Evaluation().NextID(ctx, obj)
+			return obj.NextID, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
-			return ec.marshalOID2ᚖstring(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.EvaluationID) graphql.Marshaler {
+			return ec.marshalOID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEvaluationID(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Evaluation_nextId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Evaluation", field, true, true, errors.New("field of type ID does not have child fields"))
+	return graphql.NewScalarFieldContext("Evaluation", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
 func (ec *executionContext) _Evaluation_createdAt(ctx context.Context, field graphql.CollectedField, obj *runtime.Evaluation) (ret graphql.Marshaler) {
@@ -16674,18 +16579,18 @@ func (ec *executionContext) _Evaluation_clusterUrl(ctx context.Context, field gr
 			return ec.fieldContext_Evaluation_clusterUrl(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Evaluation().ClusterURL(ctx, obj)
+			return obj.URL, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
-			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Evaluation_clusterUrl(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Evaluation", field, true, true, errors.New("field of type String does not have child fields"))
+	return graphql.NewScalarFieldContext("Evaluation", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _EvaluationConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.Connection[runtime.Evaluation]) (ret graphql.Marshaler) {
@@ -17174,18 +17079,18 @@ func (ec *executionContext) _Execution_outcome(ctx context.Context, field graphq
 			return ec.fieldContext_Execution_outcome(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Execution().Outcome(ctx, obj)
+			return obj.Outcome, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *runtime.Outcome) graphql.Marshaler {
-			return ec.marshalOOutcome2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐOutcome(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.Outcome) graphql.Marshaler {
+			return ec.marshalOOutcome2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐOutcome(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Execution_outcome(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Execution", field, true, true, errors.New("field of type Outcome does not have child fields"))
+	return graphql.NewScalarFieldContext("Execution", field, false, false, errors.New("field of type Outcome does not have child fields"))
 }
 
 func (ec *executionContext) _Execution_exitCode(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
@@ -17220,18 +17125,18 @@ func (ec *executionContext) _Execution_signal(ctx context.Context, field graphql
 			return ec.fieldContext_Execution_signal(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Execution().Signal(ctx, obj)
+			return obj.Signal, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
-			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Execution_signal(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Execution", field, true, true, errors.New("field of type String does not have child fields"))
+	return graphql.NewScalarFieldContext("Execution", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _Execution_goneReason(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
@@ -17243,18 +17148,18 @@ func (ec *executionContext) _Execution_goneReason(ctx context.Context, field gra
 			return ec.fieldContext_Execution_goneReason(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Execution().GoneReason(ctx, obj)
+			return obj.GoneReason, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *runtime.GoneReason) graphql.Marshaler {
-			return ec.marshalOGoneReason2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐGoneReason(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.GoneReason) graphql.Marshaler {
+			return ec.marshalOGoneReason2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐGoneReason(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Execution_goneReason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Execution", field, true, true, errors.New("field of type GoneReason does not have child fields"))
+	return graphql.NewScalarFieldContext("Execution", field, false, false, errors.New("field of type GoneReason does not have child fields"))
 }
 
 func (ec *executionContext) _Execution_message(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
@@ -17266,18 +17171,18 @@ func (ec *executionContext) _Execution_message(ctx context.Context, field graphq
 			return ec.fieldContext_Execution_message(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Execution().Message(ctx, obj)
+			return obj.Message, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
-			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Execution_message(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Execution", field, true, true, errors.New("field of type String does not have child fields"))
+	return graphql.NewScalarFieldContext("Execution", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _Execution_hint(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
@@ -17289,18 +17194,18 @@ func (ec *executionContext) _Execution_hint(ctx context.Context, field graphql.C
 			return ec.fieldContext_Execution_hint(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Execution().Hint(ctx, obj)
+			return obj.Hint, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
-			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Execution_hint(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Execution", field, true, true, errors.New("field of type String does not have child fields"))
+	return graphql.NewScalarFieldContext("Execution", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _Execution_usage(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
@@ -18300,18 +18205,18 @@ func (ec *executionContext) _File_linkTarget(ctx context.Context, field graphql.
 			return ec.fieldContext_File_linkTarget(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.File().LinkTarget(ctx, obj)
+			return obj.LinkTarget, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
-			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_File_linkTarget(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("File", field, true, true, errors.New("field of type String does not have child fields"))
+	return graphql.NewScalarFieldContext("File", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _File_downloadUrl(ctx context.Context, field graphql.CollectedField, obj *runtime.File) (ret graphql.Marshaler) {
@@ -18369,18 +18274,18 @@ func (ec *executionContext) _FileChange_path(ctx context.Context, field graphql.
 			return ec.fieldContext_FileChange_path(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.FileChange().Path(ctx, obj)
+			return obj.Path, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
-			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_FileChange_path(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("FileChange", field, true, true, errors.New("field of type String does not have child fields"))
+	return graphql.NewScalarFieldContext("FileChange", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _FileConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.Connection[runtime.File]) (ret graphql.Marshaler) {
@@ -18621,18 +18526,18 @@ func (ec *executionContext) _FileMatch_line(ctx context.Context, field graphql.C
 			return ec.fieldContext_FileMatch_line(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.FileMatch().Line(ctx, obj)
+			return obj.Line, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
-			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalOInt2int(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_FileMatch_line(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("FileMatch", field, true, true, errors.New("field of type Int does not have child fields"))
+	return graphql.NewScalarFieldContext("FileMatch", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
 func (ec *executionContext) _FileMatch_text(ctx context.Context, field graphql.CollectedField, obj *runtime.FileMatch) (ret graphql.Marshaler) {
@@ -18644,18 +18549,18 @@ func (ec *executionContext) _FileMatch_text(ctx context.Context, field graphql.C
 			return ec.fieldContext_FileMatch_text(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.FileMatch().Text(ctx, obj)
+			return obj.Text, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
-			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_FileMatch_text(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("FileMatch", field, true, true, errors.New("field of type String does not have child fields"))
+	return graphql.NewScalarFieldContext("FileMatch", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _FileSearch_matches(ctx context.Context, field graphql.CollectedField, obj *runtime.FileSearch) (ret graphql.Marshaler) {
@@ -18699,18 +18604,18 @@ func (ec *executionContext) _FileSearch_limit(ctx context.Context, field graphql
 			return ec.fieldContext_FileSearch_limit(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.FileSearch().Limit(ctx, obj)
+			return obj.Limit, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *runtime.FileSearchLimit) graphql.Marshaler {
-			return ec.marshalOFileSearchLimit2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐFileSearchLimit(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.FileSearchLimit) graphql.Marshaler {
+			return ec.marshalOFileSearchLimit2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐFileSearchLimit(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_FileSearch_limit(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("FileSearch", field, true, true, errors.New("field of type FileSearchLimit does not have child fields"))
+	return graphql.NewScalarFieldContext("FileSearch", field, false, false, errors.New("field of type FileSearchLimit does not have child fields"))
 }
 
 func (ec *executionContext) _FileSearch_skipped(ctx context.Context, field graphql.CollectedField, obj *runtime.FileSearch) (ret graphql.Marshaler) {
@@ -18768,18 +18673,18 @@ func (ec *executionContext) _Grant_executionId(ctx context.Context, field graphq
 			return ec.fieldContext_Grant_executionId(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Grant().ExecutionID(ctx, obj)
+			return obj.Execution, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
-			return ec.marshalOID2ᚖstring(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.ExecutionID) graphql.Marshaler {
+			return ec.marshalOID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐExecutionID(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Grant_executionId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Grant", field, true, true, errors.New("field of type ID does not have child fields"))
+	return graphql.NewScalarFieldContext("Grant", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
 func (ec *executionContext) _Grant_runnerId(ctx context.Context, field graphql.CollectedField, obj *access.Grant) (ret graphql.Marshaler) {
@@ -18791,18 +18696,18 @@ func (ec *executionContext) _Grant_runnerId(ctx context.Context, field graphql.C
 			return ec.fieldContext_Grant_runnerId(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Grant().RunnerID(ctx, obj)
+			return obj.Runner, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
-			return ec.marshalOID2ᚖstring(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.RunnerID) graphql.Marshaler {
+			return ec.marshalOID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐRunnerID(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Grant_runnerId(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Grant", field, true, true, errors.New("field of type ID does not have child fields"))
+	return graphql.NewScalarFieldContext("Grant", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
 func (ec *executionContext) _Grant_rights(ctx context.Context, field graphql.CollectedField, obj *access.Grant) (ret graphql.Marshaler) {
@@ -19085,18 +18990,18 @@ func (ec *executionContext) _ImageStatus_reason(ctx context.Context, field graph
 			return ec.fieldContext_ImageStatus_reason(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.ImageStatus().Reason(ctx, obj)
+			return obj.Reason, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
-			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_ImageStatus_reason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("ImageStatus", field, true, true, errors.New("field of type String does not have child fields"))
+	return graphql.NewScalarFieldContext("ImageStatus", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _Label_name(ctx context.Context, field graphql.CollectedField, obj *runtime.Label) (ret graphql.Marshaler) {
@@ -22143,18 +22048,18 @@ func (ec *executionContext) _PoolStatus_reason(ctx context.Context, field graphq
 			return ec.fieldContext_PoolStatus_reason(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.PoolStatus().Reason(ctx, obj)
+			return obj.Reason, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
-			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_PoolStatus_reason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("PoolStatus", field, true, true, errors.New("field of type String does not have child fields"))
+	return graphql.NewScalarFieldContext("PoolStatus", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _PoolStatus_deleted(ctx context.Context, field graphql.CollectedField, obj *runtime.PoolStatus) (ret graphql.Marshaler) {
@@ -22189,11 +22094,11 @@ func (ec *executionContext) _PoolStatus_image(ctx context.Context, field graphql
 			return ec.fieldContext_PoolStatus_image(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.PoolStatus().Image(ctx, obj)
+			return obj.Image, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *runtime.ImageStatus) graphql.Marshaler {
-			return ec.marshalOImageStatus2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐImageStatus(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.ImageStatus) graphql.Marshaler {
+			return ec.marshalOImageStatus2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐImageStatus(ctx, selections, v)
 		},
 		true,
 		false,
@@ -22203,8 +22108,8 @@ func (ec *executionContext) fieldContext_PoolStatus_image(_ context.Context, fie
 	fc = &graphql.FieldContext{
 		Object:     "PoolStatus",
 		Field:      field,
-		IsMethod:   true,
-		IsResolver: true,
+		IsMethod:   false,
+		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 			return ec.childFields_ImageStatus(ctx, field)
 		},
@@ -23937,18 +23842,18 @@ func (ec *executionContext) _Runner_goneReason(ctx context.Context, field graphq
 			return ec.fieldContext_Runner_goneReason(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Runner().GoneReason(ctx, obj)
+			return obj.GoneReason, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *runtime.GoneReason) graphql.Marshaler {
-			return ec.marshalOGoneReason2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐGoneReason(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.GoneReason) graphql.Marshaler {
+			return ec.marshalOGoneReason2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐGoneReason(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Runner_goneReason(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Runner", field, true, true, errors.New("field of type GoneReason does not have child fields"))
+	return graphql.NewScalarFieldContext("Runner", field, false, false, errors.New("field of type GoneReason does not have child fields"))
 }
 
 func (ec *executionContext) _Runner_message(ctx context.Context, field graphql.CollectedField, obj *runtime.Runner) (ret graphql.Marshaler) {
@@ -23960,18 +23865,18 @@ func (ec *executionContext) _Runner_message(ctx context.Context, field graphql.C
 			return ec.fieldContext_Runner_message(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Runner().Message(ctx, obj)
+			return obj.Message, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
-			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Runner_message(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Runner", field, true, true, errors.New("field of type String does not have child fields"))
+	return graphql.NewScalarFieldContext("Runner", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _Runner_claim(ctx context.Context, field graphql.CollectedField, obj *runtime.Runner) (ret graphql.Marshaler) {
@@ -24134,18 +24039,18 @@ func (ec *executionContext) _Runner_clusterUrl(ctx context.Context, field graphq
 			return ec.fieldContext_Runner_clusterUrl(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Runner().ClusterURL(ctx, obj)
+			return obj.URL, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
-			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v string) graphql.Marshaler {
+			return ec.marshalOString2string(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Runner_clusterUrl(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Runner", field, true, true, errors.New("field of type String does not have child fields"))
+	return graphql.NewScalarFieldContext("Runner", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _Runner_events(ctx context.Context, field graphql.CollectedField, obj *runtime.Runner) (ret graphql.Marshaler) {
@@ -24550,18 +24455,18 @@ func (ec *executionContext) _RunnerUsage_cpuMs(ctx context.Context, field graphq
 			return ec.fieldContext_RunnerUsage_cpuMs(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.RunnerUsage().CPUMs(ctx, obj)
+			return obj.CPU, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
-			return ec.marshalNInt642int64(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v time.Duration) graphql.Marshaler {
+			return ec.marshalNInt642timeᚐDuration(ctx, selections, v)
 		},
 		true,
 		true,
 	)
 }
 func (ec *executionContext) fieldContext_RunnerUsage_cpuMs(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("RunnerUsage", field, true, true, errors.New("field of type Int64 does not have child fields"))
+	return graphql.NewScalarFieldContext("RunnerUsage", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
 func (ec *executionContext) _RunnerUsage_memory(ctx context.Context, field graphql.CollectedField, obj *runtime.RunnerUsage) (ret graphql.Marshaler) {
@@ -24573,18 +24478,18 @@ func (ec *executionContext) _RunnerUsage_memory(ctx context.Context, field graph
 			return ec.fieldContext_RunnerUsage_memory(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.RunnerUsage().Memory(ctx, obj)
+			return obj.Memory, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *int64) graphql.Marshaler {
-			return ec.marshalOInt642ᚖint64(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalOInt642int64(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_RunnerUsage_memory(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("RunnerUsage", field, true, true, errors.New("field of type Int64 does not have child fields"))
+	return graphql.NewScalarFieldContext("RunnerUsage", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
 func (ec *executionContext) _RunnerUsage_memoryLimit(ctx context.Context, field graphql.CollectedField, obj *runtime.RunnerUsage) (ret graphql.Marshaler) {
@@ -24619,18 +24524,18 @@ func (ec *executionContext) _RunnerUsage_processes(ctx context.Context, field gr
 			return ec.fieldContext_RunnerUsage_processes(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.RunnerUsage().Processes(ctx, obj)
+			return obj.Processes, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
-			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalOInt2int(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_RunnerUsage_processes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("RunnerUsage", field, true, true, errors.New("field of type Int does not have child fields"))
+	return graphql.NewScalarFieldContext("RunnerUsage", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
 func (ec *executionContext) _RunnerUsage_processLimit(ctx context.Context, field graphql.CollectedField, obj *runtime.RunnerUsage) (ret graphql.Marshaler) {
@@ -25708,18 +25613,18 @@ func (ec *executionContext) _Ticket_position(ctx context.Context, field graphql.
 			return ec.fieldContext_Ticket_position(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Ticket().Position(ctx, obj)
+			return obj.Position, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
-			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalOInt2int(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Ticket_position(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Ticket", field, true, true, errors.New("field of type Int does not have child fields"))
+	return graphql.NewScalarFieldContext("Ticket", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
 func (ec *executionContext) _Ticket_estimatedWaitMs(ctx context.Context, field graphql.CollectedField, obj *ticket.Ticket) (ret graphql.Marshaler) {
@@ -25731,18 +25636,18 @@ func (ec *executionContext) _Ticket_estimatedWaitMs(ctx context.Context, field g
 			return ec.fieldContext_Ticket_estimatedWaitMs(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Ticket().EstimatedWaitMs(ctx, obj)
+			return obj.EstimatedWait, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *float64) graphql.Marshaler {
-			return ec.marshalOFloat2ᚖfloat64(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v time.Duration) graphql.Marshaler {
+			return ec.marshalOFloat2timeᚐDuration(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Ticket_estimatedWaitMs(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Ticket", field, true, true, errors.New("field of type Float does not have child fields"))
+	return graphql.NewScalarFieldContext("Ticket", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
 func (ec *executionContext) _Ticket_runner(ctx context.Context, field graphql.CollectedField, obj *ticket.Ticket) (ret graphql.Marshaler) {
@@ -26264,18 +26169,18 @@ func (ec *executionContext) _Usage_wallMs(ctx context.Context, field graphql.Col
 			return ec.fieldContext_Usage_wallMs(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Usage().WallMs(ctx, obj)
+			return obj.Wall, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
-			return ec.marshalNInt642int64(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v time.Duration) graphql.Marshaler {
+			return ec.marshalNInt642timeᚐDuration(ctx, selections, v)
 		},
 		true,
 		true,
 	)
 }
 func (ec *executionContext) fieldContext_Usage_wallMs(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Usage", field, true, true, errors.New("field of type Int64 does not have child fields"))
+	return graphql.NewScalarFieldContext("Usage", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
 func (ec *executionContext) _Usage_userMs(ctx context.Context, field graphql.CollectedField, obj *runtime.Usage) (ret graphql.Marshaler) {
@@ -26287,18 +26192,18 @@ func (ec *executionContext) _Usage_userMs(ctx context.Context, field graphql.Col
 			return ec.fieldContext_Usage_userMs(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Usage().UserMs(ctx, obj)
+			return obj.User, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
-			return ec.marshalNInt642int64(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v time.Duration) graphql.Marshaler {
+			return ec.marshalNInt642timeᚐDuration(ctx, selections, v)
 		},
 		true,
 		true,
 	)
 }
 func (ec *executionContext) fieldContext_Usage_userMs(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Usage", field, true, true, errors.New("field of type Int64 does not have child fields"))
+	return graphql.NewScalarFieldContext("Usage", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
 func (ec *executionContext) _Usage_systemMs(ctx context.Context, field graphql.CollectedField, obj *runtime.Usage) (ret graphql.Marshaler) {
@@ -26310,18 +26215,18 @@ func (ec *executionContext) _Usage_systemMs(ctx context.Context, field graphql.C
 			return ec.fieldContext_Usage_systemMs(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Usage().SystemMs(ctx, obj)
+			return obj.System, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
-			return ec.marshalNInt642int64(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v time.Duration) graphql.Marshaler {
+			return ec.marshalNInt642timeᚐDuration(ctx, selections, v)
 		},
 		true,
 		true,
 	)
 }
 func (ec *executionContext) fieldContext_Usage_systemMs(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Usage", field, true, true, errors.New("field of type Int64 does not have child fields"))
+	return graphql.NewScalarFieldContext("Usage", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
 func (ec *executionContext) _Usage_peakMemory(ctx context.Context, field graphql.CollectedField, obj *runtime.Usage) (ret graphql.Marshaler) {
@@ -26333,18 +26238,18 @@ func (ec *executionContext) _Usage_peakMemory(ctx context.Context, field graphql
 			return ec.fieldContext_Usage_peakMemory(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Usage().PeakMemory(ctx, obj)
+			return obj.PeakMemory, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *int64) graphql.Marshaler {
-			return ec.marshalOInt642ᚖint64(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalOInt642int64(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Usage_peakMemory(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Usage", field, true, true, errors.New("field of type Int64 does not have child fields"))
+	return graphql.NewScalarFieldContext("Usage", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
 func (ec *executionContext) _Usage_peakProcesses(ctx context.Context, field graphql.CollectedField, obj *runtime.Usage) (ret graphql.Marshaler) {
@@ -26356,18 +26261,18 @@ func (ec *executionContext) _Usage_peakProcesses(ctx context.Context, field grap
 			return ec.fieldContext_Usage_peakProcesses(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.Usage().PeakProcesses(ctx, obj)
+			return obj.PeakProcesses, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
-			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalOInt2int(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_Usage_peakProcesses(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Usage", field, true, true, errors.New("field of type Int does not have child fields"))
+	return graphql.NewScalarFieldContext("Usage", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
 func (ec *executionContext) _Usage_bytesRead(ctx context.Context, field graphql.CollectedField, obj *runtime.Usage) (ret graphql.Marshaler) {
@@ -26494,18 +26399,18 @@ func (ec *executionContext) _UsageNow_wallMs(ctx context.Context, field graphql.
 			return ec.fieldContext_UsageNow_wallMs(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.UsageNow().WallMs(ctx, obj)
+			return obj.Wall, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
-			return ec.marshalNInt642int64(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v time.Duration) graphql.Marshaler {
+			return ec.marshalNInt642timeᚐDuration(ctx, selections, v)
 		},
 		true,
 		true,
 	)
 }
 func (ec *executionContext) fieldContext_UsageNow_wallMs(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("UsageNow", field, true, true, errors.New("field of type Int64 does not have child fields"))
+	return graphql.NewScalarFieldContext("UsageNow", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
 func (ec *executionContext) _UsageNow_userMs(ctx context.Context, field graphql.CollectedField, obj *runtime.UsageNow) (ret graphql.Marshaler) {
@@ -26517,18 +26422,18 @@ func (ec *executionContext) _UsageNow_userMs(ctx context.Context, field graphql.
 			return ec.fieldContext_UsageNow_userMs(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.UsageNow().UserMs(ctx, obj)
+			return obj.User, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
-			return ec.marshalNInt642int64(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v time.Duration) graphql.Marshaler {
+			return ec.marshalNInt642timeᚐDuration(ctx, selections, v)
 		},
 		true,
 		true,
 	)
 }
 func (ec *executionContext) fieldContext_UsageNow_userMs(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("UsageNow", field, true, true, errors.New("field of type Int64 does not have child fields"))
+	return graphql.NewScalarFieldContext("UsageNow", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
 func (ec *executionContext) _UsageNow_systemMs(ctx context.Context, field graphql.CollectedField, obj *runtime.UsageNow) (ret graphql.Marshaler) {
@@ -26540,18 +26445,18 @@ func (ec *executionContext) _UsageNow_systemMs(ctx context.Context, field graphq
 			return ec.fieldContext_UsageNow_systemMs(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.UsageNow().SystemMs(ctx, obj)
+			return obj.System, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
-			return ec.marshalNInt642int64(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v time.Duration) graphql.Marshaler {
+			return ec.marshalNInt642timeᚐDuration(ctx, selections, v)
 		},
 		true,
 		true,
 	)
 }
 func (ec *executionContext) fieldContext_UsageNow_systemMs(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("UsageNow", field, true, true, errors.New("field of type Int64 does not have child fields"))
+	return graphql.NewScalarFieldContext("UsageNow", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
 func (ec *executionContext) _UsageNow_memory(ctx context.Context, field graphql.CollectedField, obj *runtime.UsageNow) (ret graphql.Marshaler) {
@@ -26563,18 +26468,18 @@ func (ec *executionContext) _UsageNow_memory(ctx context.Context, field graphql.
 			return ec.fieldContext_UsageNow_memory(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.UsageNow().Memory(ctx, obj)
+			return obj.Memory, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *int64) graphql.Marshaler {
-			return ec.marshalOInt642ᚖint64(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalOInt642int64(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_UsageNow_memory(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("UsageNow", field, true, true, errors.New("field of type Int64 does not have child fields"))
+	return graphql.NewScalarFieldContext("UsageNow", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
 func (ec *executionContext) _UsageNow_peakMemory(ctx context.Context, field graphql.CollectedField, obj *runtime.UsageNow) (ret graphql.Marshaler) {
@@ -26586,18 +26491,18 @@ func (ec *executionContext) _UsageNow_peakMemory(ctx context.Context, field grap
 			return ec.fieldContext_UsageNow_peakMemory(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.UsageNow().PeakMemory(ctx, obj)
+			return obj.PeakMemory, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *int64) graphql.Marshaler {
-			return ec.marshalOInt642ᚖint64(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalOInt642int64(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_UsageNow_peakMemory(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("UsageNow", field, true, true, errors.New("field of type Int64 does not have child fields"))
+	return graphql.NewScalarFieldContext("UsageNow", field, false, false, errors.New("field of type Int64 does not have child fields"))
 }
 
 func (ec *executionContext) _UsageNow_processes(ctx context.Context, field graphql.CollectedField, obj *runtime.UsageNow) (ret graphql.Marshaler) {
@@ -26609,18 +26514,18 @@ func (ec *executionContext) _UsageNow_processes(ctx context.Context, field graph
 			return ec.fieldContext_UsageNow_processes(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.UsageNow().Processes(ctx, obj)
+			return obj.Processes, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
-			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalOInt2int(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_UsageNow_processes(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("UsageNow", field, true, true, errors.New("field of type Int does not have child fields"))
+	return graphql.NewScalarFieldContext("UsageNow", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
 func (ec *executionContext) _UsageNow_peakProcesses(ctx context.Context, field graphql.CollectedField, obj *runtime.UsageNow) (ret graphql.Marshaler) {
@@ -26632,18 +26537,18 @@ func (ec *executionContext) _UsageNow_peakProcesses(ctx context.Context, field g
 			return ec.fieldContext_UsageNow_peakProcesses(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.UsageNow().PeakProcesses(ctx, obj)
+			return obj.PeakProcesses, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
-			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalOInt2int(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_UsageNow_peakProcesses(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("UsageNow", field, true, true, errors.New("field of type Int does not have child fields"))
+	return graphql.NewScalarFieldContext("UsageNow", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
 func (ec *executionContext) _UsageNow_outputBytes(ctx context.Context, field graphql.CollectedField, obj *runtime.UsageNow) (ret graphql.Marshaler) {
@@ -26793,18 +26698,18 @@ func (ec *executionContext) _WaitingClaim_position(ctx context.Context, field gr
 			return ec.fieldContext_WaitingClaim_position(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.WaitingClaim().Position(ctx, obj)
+			return obj.Position, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *int) graphql.Marshaler {
-			return ec.marshalOInt2ᚖint(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v int) graphql.Marshaler {
+			return ec.marshalOInt2int(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_WaitingClaim_position(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("WaitingClaim", field, true, true, errors.New("field of type Int does not have child fields"))
+	return graphql.NewScalarFieldContext("WaitingClaim", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
 func (ec *executionContext) _WaitingClaim_estimatedWaitMs(ctx context.Context, field graphql.CollectedField, obj *tenantusage.WaitingClaim) (ret graphql.Marshaler) {
@@ -26816,18 +26721,18 @@ func (ec *executionContext) _WaitingClaim_estimatedWaitMs(ctx context.Context, f
 			return ec.fieldContext_WaitingClaim_estimatedWaitMs(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return ec.Resolvers.WaitingClaim().EstimatedWaitMs(ctx, obj)
+			return obj.EstimatedWait, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v *float64) graphql.Marshaler {
-			return ec.marshalOFloat2ᚖfloat64(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v time.Duration) graphql.Marshaler {
+			return ec.marshalOFloat2timeᚐDuration(ctx, selections, v)
 		},
 		true,
 		false,
 	)
 }
 func (ec *executionContext) fieldContext_WaitingClaim_estimatedWaitMs(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("WaitingClaim", field, true, true, errors.New("field of type Float does not have child fields"))
+	return graphql.NewScalarFieldContext("WaitingClaim", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
 func (ec *executionContext) _WaitingClaim_since(ctx context.Context, field graphql.CollectedField, obj *tenantusage.WaitingClaim) (ret graphql.Marshaler) {
@@ -29912,123 +29817,57 @@ func (ec *executionContext) _Allocation(ctx context.Context, sel ast.SelectionSe
 		case "id":
 			out.Values[i] = ec._Allocation_id(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "runnerId":
 			out.Values[i] = ec._Allocation_runnerId(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "environmentId":
 			out.Values[i] = ec._Allocation_environmentId(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "evaluationId":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Allocation_evaluationId(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Allocation_evaluationId(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "resources":
 			out.Values[i] = ec._Allocation_resources(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "desired":
 			out.Values[i] = ec._Allocation_desired(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "status":
 			out.Values[i] = ec._Allocation_status(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "message":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Allocation_message(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Allocation_message(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "createdAt":
 			out.Values[i] = ec._Allocation_createdAt(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "runningAt":
 			out.Values[i] = ec._Allocation_runningAt(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "endedAt":
 			out.Values[i] = ec._Allocation_endedAt(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
@@ -30486,43 +30325,10 @@ func (ec *executionContext) _AuditEntry(ctx context.Context, sel ast.SelectionSe
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "outcome":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._AuditEntry_outcome(ctx, field, obj)
-				if res == graphql.Null {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._AuditEntry_outcome(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "details":
 			out.Values[i] = ec._AuditEntry_details(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -30658,43 +30464,10 @@ func (ec *executionContext) _Batch(ctx context.Context, sel ast.SelectionSet, ob
 				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "runnerId":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Batch_runnerId(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Batch_runnerId(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "environmentId":
 			out.Values[i] = ec._Batch_environmentId(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -30711,81 +30484,15 @@ func (ec *executionContext) _Batch(ctx context.Context, sel ast.SelectionSet, ob
 				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "outcome":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Batch_outcome(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Batch_outcome(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "message":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Batch_message(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Batch_message(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "stopOnFailure":
 			out.Values[i] = ec._Batch_stopOnFailure(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -31391,43 +31098,10 @@ func (ec *executionContext) _Caller(ctx context.Context, sel ast.SelectionSet, o
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "role":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Caller_role(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Caller_role(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "grant":
 			out.Values[i] = ec._Caller_grant(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
@@ -31646,61 +31320,28 @@ func (ec *executionContext) _Claim(ctx context.Context, sel ast.SelectionSet, ob
 		case "claimedAt":
 			out.Values[i] = ec._Claim_claimedAt(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "expiresAt":
 			out.Values[i] = ec._Claim_expiresAt(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "epoch":
 			out.Values[i] = ec._Claim_epoch(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "labels":
 			out.Values[i] = ec._Claim_labels(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "holder":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Claim_holder(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Claim_holder(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -31772,7 +31413,7 @@ func (ec *executionContext) _ClaimRunnerPayload(ctx context.Context, sel ast.Sel
 
 var claimStatsImplementors = []string{"ClaimStats"}
 
-func (ec *executionContext) _ClaimStats(ctx context.Context, sel ast.SelectionSet, obj *model.ClaimStats) graphql.Marshaler {
+func (ec *executionContext) _ClaimStats(ctx context.Context, sel ast.SelectionSet, obj *runtime.ClaimStats) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, claimStatsImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -31851,43 +31492,10 @@ func (ec *executionContext) _Cluster(ctx context.Context, sel ast.SelectionSet, 
 				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "coreMHz":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Cluster_coreMHz(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Cluster_coreMHz(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "largestRunner":
 			out.Values[i] = ec._Cluster_largestRunner(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
@@ -32341,7 +31949,7 @@ func (ec *executionContext) _Draining(ctx context.Context, sel ast.SelectionSet,
 
 var durationsImplementors = []string{"Durations"}
 
-func (ec *executionContext) _Durations(ctx context.Context, sel ast.SelectionSet, obj *model.Durations) graphql.Marshaler {
+func (ec *executionContext) _Durations(ctx context.Context, sel ast.SelectionSet, obj *runtime.Distribution) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, durationsImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -32713,81 +32321,15 @@ func (ec *executionContext) _Evaluation(ctx context.Context, sel ast.SelectionSe
 				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "runnerId":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Evaluation_runnerId(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Evaluation_runnerId(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "environmentId":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Evaluation_environmentId(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Evaluation_environmentId(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "priority":
 			out.Values[i] = ec._Evaluation_priority(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -32804,43 +32346,10 @@ func (ec *executionContext) _Evaluation(ctx context.Context, sel ast.SelectionSe
 				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "reason":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Evaluation_reason(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Evaluation_reason(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "shortages":
 			out.Values[i] = ec._Evaluation_shortages(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -32852,81 +32361,15 @@ func (ec *executionContext) _Evaluation(ctx context.Context, sel ast.SelectionSe
 				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "previousId":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Evaluation_previousId(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Evaluation_previousId(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "nextId":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Evaluation_nextId(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Evaluation_nextId(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "createdAt":
 			out.Values[i] = ec._Evaluation_createdAt(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
@@ -33024,43 +32467,10 @@ func (ec *executionContext) _Evaluation(ctx context.Context, sel ast.SelectionSe
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "clusterUrl":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Evaluation_clusterUrl(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Evaluation_clusterUrl(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -33449,43 +32859,10 @@ func (ec *executionContext) _Execution(ctx context.Context, sel ast.SelectionSet
 				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "outcome":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Execution_outcome(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Execution_outcome(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "exitCode":
 			field := field
 
@@ -33525,157 +32902,25 @@ func (ec *executionContext) _Execution(ctx context.Context, sel ast.SelectionSet
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "signal":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Execution_signal(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Execution_signal(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "goneReason":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Execution_goneReason(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Execution_goneReason(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "message":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Execution_message(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Execution_message(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "hint":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Execution_hint(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Execution_hint(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "usage":
 			field := field
 
@@ -34329,43 +33574,10 @@ func (ec *executionContext) _File(ctx context.Context, sel ast.SelectionSet, obj
 				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "linkTarget":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._File_linkTarget(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._File_linkTarget(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "downloadUrl":
 			field := field
 
@@ -34440,46 +33652,13 @@ func (ec *executionContext) _FileChange(ctx context.Context, sel ast.SelectionSe
 		case "type":
 			out.Values[i] = ec._FileChange_type(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "path":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._FileChange_path(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._FileChange_path(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -34650,84 +33829,18 @@ func (ec *executionContext) _FileMatch(ctx context.Context, sel ast.SelectionSet
 		case "file":
 			out.Values[i] = ec._FileMatch_file(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "line":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._FileMatch_line(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._FileMatch_line(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "text":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._FileMatch_text(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._FileMatch_text(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -34764,50 +33877,17 @@ func (ec *executionContext) _FileSearch(ctx context.Context, sel ast.SelectionSe
 		case "matches":
 			out.Values[i] = ec._FileSearch_matches(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "limit":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._FileSearch_limit(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._FileSearch_limit(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "skipped":
 			out.Values[i] = ec._FileSearch_skipped(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
@@ -34845,93 +33925,27 @@ func (ec *executionContext) _Grant(ctx context.Context, sel ast.SelectionSet, ob
 		case "id":
 			out.Values[i] = ec._Grant_id(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "executionId":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Grant_executionId(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Grant_executionId(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "runnerId":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Grant_runnerId(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Grant_runnerId(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "rights":
 			out.Values[i] = ec._Grant_rights(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "expiresAt":
 			out.Values[i] = ec._Grant_expiresAt(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
@@ -35017,71 +34031,38 @@ func (ec *executionContext) _ImageStatus(ctx context.Context, sel ast.SelectionS
 		case "digest":
 			out.Values[i] = ec._ImageStatus_digest(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "state":
 			out.Values[i] = ec._ImageStatus_state(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "layers":
 			out.Values[i] = ec._ImageStatus_layers(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "layersDone":
 			out.Values[i] = ec._ImageStatus_layersDone(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "bytes":
 			out.Values[i] = ec._ImageStatus_bytes(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "bytesDone":
 			out.Values[i] = ec._ImageStatus_bytesDone(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "reason":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._ImageStatus_reason(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._ImageStatus_reason(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -36304,124 +35285,58 @@ func (ec *executionContext) _PoolStatus(ctx context.Context, sel ast.SelectionSe
 		case "environmentId":
 			out.Values[i] = ec._PoolStatus_environmentId(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "revision":
 			out.Values[i] = ec._PoolStatus_revision(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "size":
 			out.Values[i] = ec._PoolStatus_size(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "idle":
 			out.Values[i] = ec._PoolStatus_idle(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "starting":
 			out.Values[i] = ec._PoolStatus_starting(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "claimed":
 			out.Values[i] = ec._PoolStatus_claimed(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "stopping":
 			out.Values[i] = ec._PoolStatus_stopping(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "waiting":
 			out.Values[i] = ec._PoolStatus_waiting(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "reason":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._PoolStatus_reason(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._PoolStatus_reason(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "deleted":
 			out.Values[i] = ec._PoolStatus_deleted(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "image":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._PoolStatus_image(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._PoolStatus_image(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
 		}
@@ -37572,81 +36487,15 @@ func (ec *executionContext) _Runner(ctx context.Context, sel ast.SelectionSet, o
 				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "goneReason":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Runner_goneReason(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Runner_goneReason(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "message":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Runner_message(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Runner_message(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "claim":
 			field := field
 
@@ -37739,43 +36588,10 @@ func (ec *executionContext) _Runner(ctx context.Context, sel ast.SelectionSet, o
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "clusterUrl":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Runner_clusterUrl(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Runner_clusterUrl(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "events":
 			field := field
 
@@ -38101,133 +36917,34 @@ func (ec *executionContext) _RunnerUsage(ctx context.Context, sel ast.SelectionS
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("RunnerUsage")
 		case "cpuMs":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._RunnerUsage_cpuMs(ctx, field, obj)
-				if res == graphql.Null {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._RunnerUsage_cpuMs(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "memory":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._RunnerUsage_memory(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._RunnerUsage_memory(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "memoryLimit":
 			out.Values[i] = ec._RunnerUsage_memoryLimit(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "processes":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._RunnerUsage_processes(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._RunnerUsage_processes(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "processLimit":
 			out.Values[i] = ec._RunnerUsage_processLimit(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "at":
 			out.Values[i] = ec._RunnerUsage_at(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
@@ -38671,81 +37388,15 @@ func (ec *executionContext) _Ticket(ctx context.Context, sel ast.SelectionSet, o
 				atomic.AddUint32(&out.Invalids, 1)
 			}
 		case "position":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Ticket_position(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Ticket_position(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "estimatedWaitMs":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Ticket_estimatedWaitMs(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Ticket_estimatedWaitMs(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				atomic.AddUint32(&out.Invalids, 1)
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "runner":
 			field := field
 
@@ -39116,214 +37767,49 @@ func (ec *executionContext) _Usage(ctx context.Context, sel ast.SelectionSet, ob
 		case "__typename":
 			out.Values[i] = graphql.MarshalString("Usage")
 		case "wallMs":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Usage_wallMs(ctx, field, obj)
-				if res == graphql.Null {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Usage_wallMs(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "userMs":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Usage_userMs(ctx, field, obj)
-				if res == graphql.Null {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Usage_userMs(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "systemMs":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Usage_systemMs(ctx, field, obj)
-				if res == graphql.Null {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Usage_systemMs(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "peakMemory":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Usage_peakMemory(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Usage_peakMemory(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "peakProcesses":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._Usage_peakProcesses(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._Usage_peakProcesses(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "bytesRead":
 			out.Values[i] = ec._Usage_bytesRead(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "bytesWritten":
 			out.Values[i] = ec._Usage_bytesWritten(ctx, field, obj)
 			if out.Values[i] == graphql.RequiredNull {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "outputBytes":
 			out.Values[i] = ec._Usage_outputBytes(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "oomKills":
 			out.Values[i] = ec._Usage_oomKills(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
@@ -39361,278 +37847,47 @@ func (ec *executionContext) _UsageNow(ctx context.Context, sel ast.SelectionSet,
 		case "at":
 			out.Values[i] = ec._UsageNow_at(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "wallMs":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._UsageNow_wallMs(ctx, field, obj)
-				if res == graphql.Null {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._UsageNow_wallMs(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "userMs":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._UsageNow_userMs(ctx, field, obj)
-				if res == graphql.Null {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._UsageNow_userMs(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "systemMs":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._UsageNow_systemMs(ctx, field, obj)
-				if res == graphql.Null {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._UsageNow_systemMs(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "memory":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._UsageNow_memory(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._UsageNow_memory(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "peakMemory":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._UsageNow_peakMemory(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._UsageNow_peakMemory(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "processes":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._UsageNow_processes(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._UsageNow_processes(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "peakProcesses":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._UsageNow_peakProcesses(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._UsageNow_peakProcesses(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "outputBytes":
 			out.Values[i] = ec._UsageNow_outputBytes(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
@@ -39713,103 +37968,37 @@ func (ec *executionContext) _WaitingClaim(ctx context.Context, sel ast.Selection
 		case "id":
 			out.Values[i] = ec._WaitingClaim_id(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "tenant":
 			out.Values[i] = ec._WaitingClaim_tenant(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "environmentId":
 			out.Values[i] = ec._WaitingClaim_environmentId(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "position":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._WaitingClaim_position(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._WaitingClaim_position(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "estimatedWaitMs":
-			field := field
-
-			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
-				defer func() {
-					if r := recover(); r != nil {
-						ec.Error(ctx, ec.Recover(ctx, r))
-					}
-				}()
-				res = ec._WaitingClaim_estimatedWaitMs(ctx, field, obj)
-				if res == graphql.RequiredNull {
-					atomic.AddUint32(&fs.Invalids, 1)
-				}
-				return res
+			out.Values[i] = ec._WaitingClaim_estimatedWaitMs(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
 			}
-
-			if field.IsDeferred() {
-				deferredFieldSet.AddField(field)
-				fieldIndex := len(deferredFieldSet.Values) - 1
-				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
-					return innerFunc(ctx, deferredFieldSet)
-				})
-
-				for _, deferrable := range field.Deferrables {
-					view, ok := deferLabelToView[deferrable.Label]
-					if !ok {
-						view = deferredFieldSet.NewView()
-						deferLabelToView[deferrable.Label] = view
-					}
-					view.AddIndices(fieldIndex)
-				}
-
-				// don't run the out.Concurrently() call below
-				out.Values[i] = graphql.Null
-				continue
-			}
-
-			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "since":
 			out.Values[i] = ec._WaitingClaim_since(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		case "expiresAt":
 			out.Values[i] = ec._WaitingClaim_expiresAt(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				atomic.AddUint32(&out.Invalids, 1)
+				out.Invalids++
 			}
 		default:
 			panic("unknown field " + strconv.Quote(field.Name))
@@ -40751,7 +38940,7 @@ func (ec *executionContext) marshalNClaimRunnerPayload2githubᚗcomᚋrockpool�
 	return ec._ClaimRunnerPayload(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNClaimStats2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐClaimStats(ctx context.Context, sel ast.SelectionSet, v model.ClaimStats) graphql.Marshaler {
+func (ec *executionContext) marshalNClaimStats2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐClaimStats(ctx context.Context, sel ast.SelectionSet, v runtime.ClaimStats) graphql.Marshaler {
 	return ec._ClaimStats(ctx, sel, &v)
 }
 
@@ -40886,7 +39075,7 @@ func (ec *executionContext) marshalNDrainClusterPayload2githubᚗcomᚋrockpool�
 	return ec._DrainClusterPayload(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNDurations2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐDurations(ctx context.Context, sel ast.SelectionSet, v model.Durations) graphql.Marshaler {
+func (ec *executionContext) marshalNDurations2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐDistribution(ctx context.Context, sel ast.SelectionSet, v runtime.Distribution) graphql.Marshaler {
 	return ec._Durations(ctx, sel, &v)
 }
 
@@ -41223,6 +39412,22 @@ func (ec *executionContext) marshalNFloat2float64(ctx context.Context, sel ast.S
 	return graphql.WrapContextMarshaler(ctx, res)
 }
 
+func (ec *executionContext) unmarshalNFloat2timeᚐDuration(ctx context.Context, v any) (time.Duration, error) {
+	res, err := model.UnmarshalFractionalMilliseconds(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNFloat2timeᚐDuration(ctx context.Context, sel ast.SelectionSet, v time.Duration) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalFractionalMilliseconds(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return graphql.WrapContextMarshaler(ctx, res)
+}
+
 func (ec *executionContext) marshalNGrant2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐGrant(ctx context.Context, sel ast.SelectionSet, v access.Grant) graphql.Marshaler {
 	return ec._Grant(ctx, sel, &v)
 }
@@ -41545,6 +39750,22 @@ func (ec *executionContext) unmarshalNInt642int64(ctx context.Context, v any) (i
 func (ec *executionContext) marshalNInt642int64(ctx context.Context, sel ast.SelectionSet, v int64) graphql.Marshaler {
 	_ = sel
 	res := model.MarshalInt64(v)
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
+func (ec *executionContext) unmarshalNInt642timeᚐDuration(ctx context.Context, v any) (time.Duration, error) {
+	res, err := model.UnmarshalMilliseconds(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNInt642timeᚐDuration(ctx context.Context, sel ast.SelectionSet, v time.Duration) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalMilliseconds(v)
 	if res == graphql.Null {
 		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
 			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
@@ -42015,6 +40236,23 @@ func (ec *executionContext) unmarshalNStartExecutionInput2githubᚗcomᚋrockpoo
 
 func (ec *executionContext) marshalNStartExecutionPayload2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐStartExecutionPayload(ctx context.Context, sel ast.SelectionSet, v StartExecutionPayload) graphql.Marshaler {
 	return ec._StartExecutionPayload(ctx, sel, &v)
+}
+
+func (ec *executionContext) unmarshalNString2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋauditᚐOutcome(ctx context.Context, v any) (audit.Outcome, error) {
+	tmp, err := model.UnmarshalString(v)
+	res := audit.Outcome(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNString2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋauditᚐOutcome(ctx context.Context, sel ast.SelectionSet, v audit.Outcome) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
 }
 
 func (ec *executionContext) unmarshalNString2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTenantID(ctx context.Context, v any) (runtime.TenantID, error) {
@@ -42511,22 +40749,16 @@ func (ec *executionContext) marshalOBatch2ᚖgithubᚗcomᚋrockpoolᚋrockpool�
 	return ec._Batch(ctx, sel, v)
 }
 
-func (ec *executionContext) unmarshalOBatchOutcome2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatchOutcome(ctx context.Context, v any) (*runtime.BatchOutcome, error) {
-	if v == nil {
-		return nil, nil
-	}
+func (ec *executionContext) unmarshalOBatchOutcome2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatchOutcome(ctx context.Context, v any) (runtime.BatchOutcome, error) {
 	tmp, err := model.UnmarshalString(v)
 	res := runtime.BatchOutcome(tmp)
-	return &res, graphql.ErrorOnPath(ctx, err)
+	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalOBatchOutcome2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatchOutcome(ctx context.Context, sel ast.SelectionSet, v *runtime.BatchOutcome) graphql.Marshaler {
-	if v == nil {
-		return graphql.Null
-	}
+func (ec *executionContext) marshalOBatchOutcome2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐBatchOutcome(ctx context.Context, sel ast.SelectionSet, v runtime.BatchOutcome) graphql.Marshaler {
 	_ = sel
 	_ = ctx
-	res := model.MarshalString(string(*v))
+	res := model.MarshalString(string(v))
 	return res
 }
 
@@ -42781,23 +41013,28 @@ func (ec *executionContext) unmarshalOFileInput2ᚕgithubᚗcomᚋrockpoolᚋroc
 	return res, nil
 }
 
-func (ec *executionContext) unmarshalOFileSearchLimit2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐFileSearchLimit(ctx context.Context, v any) (*runtime.FileSearchLimit, error) {
-	if v == nil {
-		return nil, nil
-	}
+func (ec *executionContext) unmarshalOFileSearchLimit2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐFileSearchLimit(ctx context.Context, v any) (runtime.FileSearchLimit, error) {
 	tmp, err := model.UnmarshalString(v)
 	res := runtime.FileSearchLimit(tmp)
-	return &res, graphql.ErrorOnPath(ctx, err)
+	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalOFileSearchLimit2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐFileSearchLimit(ctx context.Context, sel ast.SelectionSet, v *runtime.FileSearchLimit) graphql.Marshaler {
-	if v == nil {
-		return graphql.Null
-	}
+func (ec *executionContext) marshalOFileSearchLimit2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐFileSearchLimit(ctx context.Context, sel ast.SelectionSet, v runtime.FileSearchLimit) graphql.Marshaler {
 	_ = sel
 	_ = ctx
-	res := model.MarshalString(string(*v))
+	res := model.MarshalString(string(v))
 	return res
+}
+
+func (ec *executionContext) unmarshalOFloat2timeᚐDuration(ctx context.Context, v any) (time.Duration, error) {
+	res, err := model.UnmarshalFractionalMilliseconds(ctx, v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOFloat2timeᚐDuration(ctx context.Context, sel ast.SelectionSet, v time.Duration) graphql.Marshaler {
+	_ = sel
+	res := model.MarshalFractionalMilliseconds(v)
+	return graphql.WrapContextMarshaler(ctx, res)
 }
 
 func (ec *executionContext) unmarshalOFloat2ᚖfloat64(ctx context.Context, v any) (*float64, error) {
@@ -42817,22 +41054,16 @@ func (ec *executionContext) marshalOFloat2ᚖfloat64(ctx context.Context, sel as
 	return graphql.WrapContextMarshaler(ctx, res)
 }
 
-func (ec *executionContext) unmarshalOGoneReason2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐGoneReason(ctx context.Context, v any) (*runtime.GoneReason, error) {
-	if v == nil {
-		return nil, nil
-	}
+func (ec *executionContext) unmarshalOGoneReason2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐGoneReason(ctx context.Context, v any) (runtime.GoneReason, error) {
 	tmp, err := model.UnmarshalString(v)
 	res := runtime.GoneReason(tmp)
-	return &res, graphql.ErrorOnPath(ctx, err)
+	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalOGoneReason2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐGoneReason(ctx context.Context, sel ast.SelectionSet, v *runtime.GoneReason) graphql.Marshaler {
-	if v == nil {
-		return graphql.Null
-	}
+func (ec *executionContext) marshalOGoneReason2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐGoneReason(ctx context.Context, sel ast.SelectionSet, v runtime.GoneReason) graphql.Marshaler {
 	_ = sel
 	_ = ctx
-	res := model.MarshalString(string(*v))
+	res := model.MarshalString(string(v))
 	return res
 }
 
@@ -42841,6 +41072,58 @@ func (ec *executionContext) marshalOGrant2ᚖgithubᚗcomᚋrockpoolᚋrockpool�
 		return graphql.Null
 	}
 	return ec._Grant(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEnvironmentID(ctx context.Context, v any) (runtime.EnvironmentID, error) {
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.EnvironmentID(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEnvironmentID(ctx context.Context, sel ast.SelectionSet, v runtime.EnvironmentID) graphql.Marshaler {
+	_ = sel
+	_ = ctx
+	res := model.MarshalString(string(v))
+	return res
+}
+
+func (ec *executionContext) unmarshalOID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEvaluationID(ctx context.Context, v any) (runtime.EvaluationID, error) {
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.EvaluationID(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐEvaluationID(ctx context.Context, sel ast.SelectionSet, v runtime.EvaluationID) graphql.Marshaler {
+	_ = sel
+	_ = ctx
+	res := model.MarshalString(string(v))
+	return res
+}
+
+func (ec *executionContext) unmarshalOID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐExecutionID(ctx context.Context, v any) (runtime.ExecutionID, error) {
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.ExecutionID(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐExecutionID(ctx context.Context, sel ast.SelectionSet, v runtime.ExecutionID) graphql.Marshaler {
+	_ = sel
+	_ = ctx
+	res := model.MarshalString(string(v))
+	return res
+}
+
+func (ec *executionContext) unmarshalOID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐRunnerID(ctx context.Context, v any) (runtime.RunnerID, error) {
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.RunnerID(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOID2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐRunnerID(ctx context.Context, sel ast.SelectionSet, v runtime.RunnerID) graphql.Marshaler {
+	_ = sel
+	_ = ctx
+	res := model.MarshalString(string(v))
+	return res
 }
 
 func (ec *executionContext) unmarshalOID2ᚖstring(ctx context.Context, v any) (*string, error) {
@@ -42861,11 +41144,20 @@ func (ec *executionContext) marshalOID2ᚖstring(ctx context.Context, sel ast.Se
 	return res
 }
 
-func (ec *executionContext) marshalOImageStatus2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐImageStatus(ctx context.Context, sel ast.SelectionSet, v *runtime.ImageStatus) graphql.Marshaler {
-	if v == nil {
-		return graphql.Null
-	}
-	return ec._ImageStatus(ctx, sel, v)
+func (ec *executionContext) marshalOImageStatus2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐImageStatus(ctx context.Context, sel ast.SelectionSet, v runtime.ImageStatus) graphql.Marshaler {
+	return ec._ImageStatus(ctx, sel, &v)
+}
+
+func (ec *executionContext) unmarshalOInt2int(ctx context.Context, v any) (int, error) {
+	res, err := graphql.UnmarshalInt(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOInt2int(ctx context.Context, sel ast.SelectionSet, v int) graphql.Marshaler {
+	_ = sel
+	_ = ctx
+	res := graphql.MarshalInt(v)
+	return res
 }
 
 func (ec *executionContext) unmarshalOInt2ᚕintᚄ(ctx context.Context, v any) ([]int, error) {
@@ -42918,6 +41210,18 @@ func (ec *executionContext) marshalOInt2ᚖint(ctx context.Context, sel ast.Sele
 	_ = sel
 	_ = ctx
 	res := graphql.MarshalInt(*v)
+	return res
+}
+
+func (ec *executionContext) unmarshalOInt642int64(ctx context.Context, v any) (int64, error) {
+	res, err := model.UnmarshalInt64(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOInt642int64(ctx context.Context, sel ast.SelectionSet, v int64) graphql.Marshaler {
+	_ = sel
+	_ = ctx
+	res := model.MarshalInt64(v)
 	return res
 }
 
@@ -43015,6 +41319,19 @@ func (ec *executionContext) unmarshalONetworkInput2ᚖgithubᚗcomᚋrockpoolᚋ
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
+func (ec *executionContext) unmarshalOOutcome2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐOutcome(ctx context.Context, v any) (runtime.Outcome, error) {
+	tmp, err := model.UnmarshalString(v)
+	res := runtime.Outcome(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOOutcome2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐOutcome(ctx context.Context, sel ast.SelectionSet, v runtime.Outcome) graphql.Marshaler {
+	_ = sel
+	_ = ctx
+	res := model.MarshalString(string(v))
+	return res
+}
+
 func (ec *executionContext) unmarshalOOutcome2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐOutcomeᚄ(ctx context.Context, v any) ([]runtime.Outcome, error) {
 	if v == nil {
 		return nil, nil
@@ -43049,25 +41366,6 @@ func (ec *executionContext) marshalOOutcome2ᚕgithubᚗcomᚋrockpoolᚋrockpoo
 	}
 
 	return ret
-}
-
-func (ec *executionContext) unmarshalOOutcome2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐOutcome(ctx context.Context, v any) (*runtime.Outcome, error) {
-	if v == nil {
-		return nil, nil
-	}
-	tmp, err := model.UnmarshalString(v)
-	res := runtime.Outcome(tmp)
-	return &res, graphql.ErrorOnPath(ctx, err)
-}
-
-func (ec *executionContext) marshalOOutcome2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐOutcome(ctx context.Context, sel ast.SelectionSet, v *runtime.Outcome) graphql.Marshaler {
-	if v == nil {
-		return graphql.Null
-	}
-	_ = sel
-	_ = ctx
-	res := model.MarshalString(string(*v))
-	return res
 }
 
 func (ec *executionContext) marshalOOutputComparison2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐComparison(ctx context.Context, sel ast.SelectionSet, v *runtime.Comparison) graphql.Marshaler {
@@ -43156,22 +41454,16 @@ func (ec *executionContext) unmarshalOResourcesInput2ᚖgithubᚗcomᚋrockpool�
 	return &res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) unmarshalORole2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐRole(ctx context.Context, v any) (*access.Role, error) {
-	if v == nil {
-		return nil, nil
-	}
+func (ec *executionContext) unmarshalORole2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐRole(ctx context.Context, v any) (access.Role, error) {
 	tmp, err := model.UnmarshalString(v)
 	res := access.Role(tmp)
-	return &res, graphql.ErrorOnPath(ctx, err)
+	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalORole2ᚖgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐRole(ctx context.Context, sel ast.SelectionSet, v *access.Role) graphql.Marshaler {
-	if v == nil {
-		return graphql.Null
-	}
+func (ec *executionContext) marshalORole2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐRole(ctx context.Context, sel ast.SelectionSet, v access.Role) graphql.Marshaler {
 	_ = sel
 	_ = ctx
-	res := model.MarshalString(string(*v))
+	res := model.MarshalString(string(v))
 	return res
 }
 
@@ -43223,6 +41515,18 @@ func (ec *executionContext) marshalORunnerUsage2ᚖgithubᚗcomᚋrockpoolᚋroc
 		return graphql.Null
 	}
 	return ec._RunnerUsage(ctx, sel, v)
+}
+
+func (ec *executionContext) unmarshalOString2string(ctx context.Context, v any) (string, error) {
+	res, err := model.UnmarshalString(v)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOString2string(ctx context.Context, sel ast.SelectionSet, v string) graphql.Marshaler {
+	_ = sel
+	_ = ctx
+	res := model.MarshalString(v)
+	return res
 }
 
 func (ec *executionContext) unmarshalOString2ᚕstringᚄ(ctx context.Context, v any) ([]string, error) {

@@ -4,41 +4,26 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/batch"
 	"github.com/rockpool/rockpool/runtime/events"
+	"github.com/rockpool/rockpool/runtime/executions"
 )
 
 // An ExecutionEvent is one of the five types below. Their fields read the engine's event only if
 // the client selected them: text and base64 cost nothing if only the other one is selected.
 type ExecutionEvent interface{ IsExecutionEvent() }
 
-// ExecutionStarted is an events.Started.
-type ExecutionStarted struct{ events.Event }
+// The types of events, one for each kind.
+type (
+	ExecutionStarted    struct{ executionEvent }
+	ExecutionOutput     struct{ executionEvent }
+	ExecutionOutputLost struct{ executionEvent }
+	ExecutionResized    struct{ executionEvent }
+	ExecutionFinished   struct{ executionEvent }
+)
 
-// ExecutionOutput is an events.Output.
-type ExecutionOutput struct{ events.Event }
-
-// ExecutionOutputLost is an events.Lost.
-type ExecutionOutputLost struct{ events.Event }
-
-// ExecutionResized is an events.Resized.
-type ExecutionResized struct{ events.Event }
-
-// ExecutionFinished is an events.Finished.
-type ExecutionFinished struct{ events.Event }
+type executionEvent struct{ events.Event }
 
 // IsExecutionEvent marks a type of event.
-func (ExecutionStarted) IsExecutionEvent() {}
-
-// IsExecutionEvent marks a type of event.
-func (ExecutionOutput) IsExecutionEvent() {}
-
-// IsExecutionEvent marks a type of event.
-func (ExecutionOutputLost) IsExecutionEvent() {}
-
-// IsExecutionEvent marks a type of event.
-func (ExecutionResized) IsExecutionEvent() {}
-
-// IsExecutionEvent marks a type of event.
-func (ExecutionFinished) IsExecutionEvent() {}
+func (executionEvent) IsExecutionEvent() {}
 
 // Columns of the terminal.
 func (e ExecutionResized) Columns() int { return e.Size.Columns }
@@ -48,17 +33,18 @@ func (e ExecutionResized) Rows() int { return e.Size.Rows }
 
 // NewExecutionEvent returns an event as the type of its kind.
 func NewExecutionEvent(event events.Event) ExecutionEvent {
+	e := executionEvent{event}
 	switch event.Kind {
 	case events.Started:
-		return ExecutionStarted{event}
+		return ExecutionStarted{e}
 	case events.Output:
-		return ExecutionOutput{event}
+		return ExecutionOutput{e}
 	case events.Lost:
-		return ExecutionOutputLost{event}
+		return ExecutionOutputLost{e}
 	case events.Resized:
-		return ExecutionResized{event}
+		return ExecutionResized{e}
 	default:
-		return ExecutionFinished{event}
+		return ExecutionFinished{e}
 	}
 }
 
@@ -124,4 +110,51 @@ func NewOutputPage(all []events.Event, cursor string, end bool) OutputPage {
 		page.Chunks = append(page.Chunks, event)
 	}
 	return page
+}
+
+// An OutputLine is a line of an execution's output, or lost bytes.
+type OutputLine struct{ executions.Line }
+
+// Stream is nil for lost bytes.
+func (l OutputLine) Stream() *runtime.Stream {
+	if l.Lost > 0 {
+		return nil
+	}
+	return &l.Line.Stream
+}
+
+// Text is the line as valid UTF-8. An unfinished character of an open line waits for its rest.
+func (l OutputLine) Text() string {
+	if l.Open {
+		return runtime.Text(l.Data[:len(l.Data)-runtime.Unfinished(l.Data)])
+	}
+	return runtime.Text(l.Data)
+}
+
+// LostCause is nil for a line.
+func (l OutputLine) LostCause() *runtime.LossCause {
+	if l.Lost == 0 {
+		return nil
+	}
+	return &l.Cause
+}
+
+// An OutputLinePage is some lines of an execution's output.
+type OutputLinePage struct{ executions.LinePage }
+
+// Lines returns the lines of the page.
+func (p OutputLinePage) Lines() []OutputLine {
+	out := make([]OutputLine, len(p.LinePage.Lines))
+	for i, line := range p.LinePage.Lines {
+		out[i] = OutputLine{line}
+	}
+	return out
+}
+
+// Next is nil if nothing follows, now or later.
+func (p OutputLinePage) Next() *int64 {
+	if p.LinePage.Next == 0 {
+		return nil
+	}
+	return &p.LinePage.Next
 }

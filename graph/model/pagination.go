@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/audit"
+	"github.com/rockpool/rockpool/runtime/tenantusage"
 )
 
 // The number of entries in a page.
@@ -119,3 +121,25 @@ func PageOf[T any](items []T, key func(T) string, more bool, total int) Connecti
 }
 
 func encode(key string) string { return base64.RawURLEncoding.EncodeToString([]byte(key)) }
+
+// The connections are pages of lists. An edge is an entry of a page with its cursor.
+type (
+	RunnerConnection       = Connection[runtime.Runner]
+	RunnerEdge             = Edge[runtime.Runner]
+	ExecutionConnection    = Connection[runtime.Execution]
+	ExecutionEdge          = Edge[runtime.Execution]
+	BatchConnection        = Connection[runtime.Batch]
+	BatchEdge              = Edge[runtime.Batch]
+	BatchCaseConnection    = Connection[runtime.Case]
+	BatchCaseEdge          = Edge[runtime.Case]
+	FileConnection         = Connection[runtime.File]
+	FileEdge               = Edge[runtime.File]
+	EvaluationConnection   = Connection[runtime.Evaluation]
+	EvaluationEdge         = Edge[runtime.Evaluation]
+	AllocationConnection   = Connection[runtime.Allocation]
+	AllocationEdge         = Edge[runtime.Allocation]
+	AuditEntryConnection   = Connection[audit.Entry]
+	AuditEntryEdge         = Edge[audit.Entry]
+	WaitingClaimConnection = Connection[tenantusage.WaitingClaim]
+	WaitingClaimEdge       = Edge[tenantusage.WaitingClaim]
+)

@@ -6,17 +6,6 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// ClaimStats are a runtime.ClaimStats.
-type ClaimStats struct {
-	Claimed, Warm, Failed int64
-	Durations             Durations
-}
-
-// NewClaimStats converts statistics.
-func NewClaimStats(s runtime.ClaimStats) ClaimStats {
-	return ClaimStats{Claimed: s.Claimed, Warm: s.Warm, Failed: s.Failed, Durations: NewDurations(s.Took)}
-}
-
 // A PoolHistory has one list for each number of its samples. With one object per sample, the field
 // names would be most of the answer.
 type PoolHistory struct {

@@ -3,6 +3,7 @@
 package model
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"io"
@@ -80,6 +81,29 @@ func UnmarshalInt64(v any) (int64, error) {
 	return 0, runtime.Invalid("", "must be a whole number of 64 bits, or one as a string")
 }
 
+// MarshalMilliseconds writes a duration as an Int64 of milliseconds.
+func MarshalMilliseconds(d time.Duration) graphql.Marshaler { return MarshalInt64(d.Milliseconds()) }
+
+// UnmarshalMilliseconds reads an Int64 of milliseconds.
+func UnmarshalMilliseconds(v any) (time.Duration, error) {
+	n, err := UnmarshalInt64(v)
+	return time.Duration(n) * time.Millisecond, err
+}
+
+// Milliseconds returns a duration in milliseconds, with their fraction.
+func Milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// MarshalFractionalMilliseconds writes a duration as a Float of milliseconds.
+func MarshalFractionalMilliseconds(d time.Duration) graphql.ContextMarshaler {
+	return graphql.MarshalFloatContext(Milliseconds(d))
+}
+
+// UnmarshalFractionalMilliseconds reads a Float of milliseconds.
+func UnmarshalFractionalMilliseconds(ctx context.Context, v any) (time.Duration, error) {
+	n, err := graphql.UnmarshalFloatContext(ctx, v)
+	return time.Duration(n * float64(time.Millisecond)), err
+}
+
 // MarshalBase64 writes bytes in base64.
 func MarshalBase64(data []byte) graphql.Marshaler {
 	return graphql.WriterFunc(func(w io.Writer) {
@@ -101,4 +125,34 @@ func UnmarshalBase64(v any) ([]byte, error) {
 		return nil, runtime.Invalid("", "must be standard base64 with padding")
 	}
 	return data, nil
+}
+
+// MarshalID writes an ID as MarshalString does.
+func MarshalID(s string) graphql.Marshaler { return MarshalString(s) }
+
+// UnmarshalID reads an ID from a string or a whole number.
+func UnmarshalID(v any) (string, error) {
+	switch v := v.(type) {
+	case string:
+		return UnmarshalString(v)
+	case json.Number:
+		if _, err := strconv.ParseInt(v.String(), 10, 64); err == nil {
+			return v.String(), nil
+		}
+	case int64:
+		return strconv.FormatInt(v, 10), nil
+	}
+	return "", runtime.Invalid("", "must be a string or a whole number")
+}
+
+// MarshalTenantID writes a tenant's name.
+func MarshalTenantID(id runtime.TenantID) graphql.Marshaler { return MarshalString(id.String()) }
+
+// UnmarshalTenantID reads a tenant's name.
+func UnmarshalTenantID(v any) (runtime.TenantID, error) {
+	name, err := UnmarshalString(v)
+	if err != nil {
+		return "", err
+	}
+	return runtime.ParseTenant("", name)
 }

@@ -296,7 +296,7 @@ func TestSlowMessagesEndTheWebSocket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		settings := Settings{Present: func(_ context.Context, err error) *gqlerror.Error { return gqlerror.Wrap(err) }}.WithDefaults()
 		listener := make(pipes.Listener)
-		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { WebSocket{settings}.Do(w, r, stub{}) })}
+		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { settings.Serve(w, r, stub{}) })}
 		served := make(chan struct{})
 		go func() { defer close(served); _ = server.Serve(listener) }()
 		client, conn := net.Pipe()

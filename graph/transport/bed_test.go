@@ -142,16 +142,7 @@ func newBed(t testing.TB, settings Settings, listeners ...net.Listener) *bed {
 		return p, nil
 	}
 	settings = settings.WithDefaults()
-	transports := []graphql.Transport{WebSocket{settings}, SSE{settings}, Multipart{settings}, POST{settings}, GET{settings}}
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		for _, transport := range transports {
-			if transport.Supports(r) {
-				transport.Do(w, r, stub{})
-				return
-			}
-		}
-		w.WriteHeader(http.StatusMethodNotAllowed)
-	}))
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { settings.Serve(w, r, stub{}) }))
 	ctx, stop := context.WithCancel(context.Background())
 	server.Config.BaseContext = func(net.Listener) context.Context { return ctx }
 	server.Config.ConnContext = socket.ConnContext

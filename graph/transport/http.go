@@ -1,8 +1,12 @@
 package transport
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"io"
 	"mime"
 	"net/http"
 	"strconv"
@@ -58,37 +62,31 @@ func wantsEvents(r *http.Request) bool {
 		accepted(r, typeJSON, typeResponse, typeEvents) == typeEvents
 }
 
-// GET serves queries in the address. It refuses mutations, because a browser sends a GET for any
-// page that has a link.
-type GET struct{ Settings }
-
-// Supports reports whether a request is for this transport.
-func (GET) Supports(r *http.Request) bool {
-	return r.Method == http.MethodGet && !isUpgrade(r)
+// Serve serves a request by the transport that it asks for. A GET carries only queries, because a
+// browser sends one for any page that has a link. A POST has its operation as JSON, or in several
+// parts with files.
+func (s Settings) Serve(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
+	reads := r.Method == http.MethodGet
+	switch {
+	case IsWebSocket(r):
+		s.serveWebSocket(w, r, exec)
+		return
+	case r.Header.Get("Upgrade") != "" || !reads && r.Method != http.MethodPost:
+		WrongMethod(w)
+		return
+	case wantsEvents(r):
+		s.serveEvents(w, r, exec)
+		return
+	case reads:
+		s.serve(w, r, exec, func(h *reservation) (*graphql.RawParams, int, error) { return s.readParams(w, r, nil, h) })
+		return
+	}
+	read, body := s.readParams, clients.NewBody(w, r, s.Silence)
+	if isMultipart(r) {
+		read = s.readMultipart
+	}
+	s.serve(afterwards{w, body}, r, exec, func(h *reservation) (*graphql.RawParams, int, error) { return read(w, r, body, h) })
 }
-
-// Do serves a request.
-func (t GET) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
-	t.serve(w, r, exec, func(h *reservation) (*graphql.RawParams, int, error) { return t.readParams(w, r, nil, h) })
-}
-
-// POST serves queries and mutations in a JSON body; see Multipart for files. It refuses other types
-// of body, since a form can send them to a server from any page, without the browser asking first.
-type POST struct{ Settings }
-
-// Supports reports whether a request is for this transport.
-func (POST) Supports(r *http.Request) bool {
-	return r.Method == http.MethodPost && !isUpgrade(r)
-}
-
-// Do serves a request.
-func (t POST) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
-	body := clients.NewBody(w, r, t.Silence)
-	t.serve(afterwards{w, body}, r, exec, func(h *reservation) (*graphql.RawParams, int, error) { return t.readParams(w, r, body, h) })
-}
-
-// isUpgrade reports whether a request asks for another protocol, as a WebSocket does.
-func isUpgrade(r *http.Request) bool { return r.Header.Get("Upgrade") != "" }
 
 // readBody reads a body of at most MaxBody bytes. With an error it returns the status.
 func (s Settings) readBody(w http.ResponseWriter, body *clients.Body, h *reservation) ([]byte, int, error) {
@@ -290,4 +288,50 @@ func (s Settings) orFailure(ctx context.Context, r *graphql.Response) *graphql.R
 		Message:    "the request was cancelled, or the server is stopping",
 		Extensions: map[string]any{"code": runtime.CodeClusterUnavailable, "retryable": ctx.Err() != nil},
 	}}}
+}
+
+// decode decodes JSON. Numbers keep their text.
+func decode(text []byte, into any) error {
+	if _, err := clients.Values(text); err != nil {
+		return err
+	}
+	return unmarshal(text, into)
+}
+
+// unmarshal decodes text that Values has checked.
+func unmarshal(text []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	if err := decoder.Decode(into); err != nil {
+		return malformed(err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return runtime.Errorf(runtime.CodeInvalidInput, "the request has more than one JSON value")
+	}
+	return nil
+}
+
+// malformed returns INVALID_INPUT for text that couldn't be decoded.
+func malformed(err error) error {
+	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return runtime.Errorf(runtime.CodeInvalidInput, "%s can't be a JSON %s", cmp.Or(kind.Field, "the request"), kind.Value)
+	}
+	return runtime.Errorf(runtime.CodeInvalidInput, "the request isn't JSON: %s", err)
+}
+
+// decodeParams decodes an operation from text that Values has checked.
+func decodeParams(text []byte) (*graphql.RawParams, error) {
+	var params struct {
+		Query         *string        `json:"query"`
+		OperationName string         `json:"operationName"`
+		Variables     map[string]any `json:"variables"`
+		Extensions    map[string]any `json:"extensions"`
+	}
+	if err := unmarshal(text, &params); err != nil {
+		return nil, err
+	}
+	if params.Query == nil {
+		return nil, runtime.Errorf(runtime.CodeInvalidInput, "the request has no query")
+	}
+	return &graphql.RawParams{Query: *params.Query, OperationName: params.OperationName, Variables: params.Variables, Extensions: params.Extensions}, nil
 }

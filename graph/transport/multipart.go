@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/99designs/gqlgen/graphql"
@@ -22,28 +23,11 @@ import (
 // asking the server first. Apollo and other clients send them.
 var PreflightHeaders = []string{"GraphQL-Require-Preflight", "Apollo-Require-Preflight", "X-Apollo-Operation-Name"}
 
-// Multipart serves mutations that upload files, by the GraphQL multipart request specification. It
-// reads the parts operations and map, then runs the mutation while the files arrive. It holds only
-// one buffer of them, and reads them as fast as the resolver does.
-type Multipart struct{ Settings }
-
 const typeMultipart = "multipart/form-data"
 
-// Supports reports whether a request is for this transport.
-func (Multipart) Supports(r *http.Request) bool {
-	return r.Method == http.MethodPost && !isUpgrade(r) && isMultipart(r)
-}
-
-// isMultipart reports whether a request's body has several parts.
 func isMultipart(r *http.Request) bool {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	return err == nil && kind == typeMultipart
-}
-
-// Do serves a request.
-func (t Multipart) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
-	body := clients.NewBody(w, r, t.Silence)
-	t.serve(afterwards{w, body}, r, exec, func(h *reservation) (*graphql.RawParams, int, error) { return t.read(w, r, body, h) })
 }
 
 // afterwards reads the rest of a body before a response is written.
@@ -55,19 +39,20 @@ type afterwards struct {
 // Unwrap supports http.ResponseController.
 func (w afterwards) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// WriteHeader implements http.ResponseWriter.
 func (w afterwards) WriteHeader(status int) {
 	w.body.Drain()
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// read reads the parts before the files.
-func (t Multipart) read(w http.ResponseWriter, r *http.Request, body *clients.Body, h *reservation) (*graphql.RawParams, int, error) {
+// readMultipart reads a mutation that uploads files, by the GraphQL multipart request specification:
+// the parts operations and map. The mutation then runs while the files arrive. Only one buffer of them
+// is held, and they are read as fast as the resolver does.
+func (s Settings) readMultipart(w http.ResponseWriter, r *http.Request, body *clients.Body, h *reservation) (*graphql.RawParams, int, error) {
 	if !slices.ContainsFunc(PreflightHeaders, func(name string) bool { return r.Header.Get(name) != "" }) {
 		return nil, http.StatusForbidden, runtime.Errorf(runtime.CodeForbidden,
 			"a multipart request needs the header %s: 1 (or %s), so that no other site's page can send it", PreflightHeaders[0], strings.Join(PreflightHeaders[1:], ", or "))
 	}
-	_, args, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // Supports has parsed it
+	_, args, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // isMultipart has parsed it
 	if args["boundary"] == "" {
 		return nil, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput, "the Content-Type has no boundary")
 	}
@@ -75,7 +60,7 @@ func (t Multipart) read(w http.ResponseWriter, r *http.Request, body *clients.Bo
 	body.SetEnd(time.Now().Add(clients.MaxBodyTime))
 	defer body.SetEnd(time.Time{})
 	parts := multipart.NewReader(body.Buffered(), args["boundary"])
-	operations, status, err := t.field(w, body, parts, h, "operations", t.MaxBody)
+	operations, status, err := s.field(w, body, parts, h, "operations", s.MaxBody)
 	if err != nil {
 		return nil, status, err
 	}
@@ -86,7 +71,7 @@ func (t Multipart) read(w http.ResponseWriter, r *http.Request, body *clients.Bo
 	if err != nil {
 		return nil, statusOf(w, err, http.StatusServiceUnavailable, http.StatusBadRequest), err
 	}
-	text, status, err := t.field(w, body, parts, h, "map", min(maxMap, t.MaxBody))
+	text, status, err := s.field(w, body, parts, h, "map", min(maxMap, s.MaxBody))
 	if err != nil {
 		return nil, status, err
 	}
@@ -94,7 +79,7 @@ func (t Multipart) read(w http.ResponseWriter, r *http.Request, body *clients.Bo
 }
 
 // field reads the next part, which must have this name and at most most bytes.
-func (t Multipart) field(w http.ResponseWriter, body *clients.Body, parts *multipart.Reader, h *reservation, name string, most int64) ([]byte, int, error) {
+func (s Settings) field(w http.ResponseWriter, body *clients.Body, parts *multipart.Reader, h *reservation, name string, most int64) ([]byte, int, error) {
 	part, err := parts.NextRawPart()
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, http.StatusBadRequest, body.BrokenOff(err)
@@ -173,4 +158,64 @@ func put(variables map[string]any, path []string, file Upload) bool {
 		}
 	}
 	return false
+}
+
+// An Upload is a file of a multipart request: GraphQL's scalar of the same name. It is read while
+// it arrives. So open each Upload once, and in the order in which the files arrive.
+type Upload struct {
+	files *files
+	key   string // the name of its part
+}
+
+// Open returns the file's bytes. They are valid until another Upload of the request is opened.
+func (u Upload) Open() (io.Reader, error) { return u.files.open(u.key) }
+
+// MarshalUpload is for gqlgen. An Upload is never in a response.
+func MarshalUpload(Upload) graphql.Marshaler { return graphql.Null }
+
+// UnmarshalUpload returns what Multipart put into the variables.
+func UnmarshalUpload(v any) (Upload, error) {
+	if u, ok := v.(Upload); ok && u.files != nil {
+		return u, nil
+	}
+	return Upload{}, runtime.Invalid("", "must be null in a multipart request whose map names a file for it: "+
+		"see https://github.com/jaydenseric/graphql-multipart-request-spec")
+}
+
+// files are the file parts of a multipart request. One is read at a time.
+type files struct {
+	mu     sync.Mutex // guards the fields below; a mutation's fields run one after the other
+	body   *clients.Body
+	parts  *multipart.Reader
+	named  map[string]bool // whether the part of this name has arrived
+	opened map[string]bool
+}
+
+// open moves to the part of this name, and skips those before it.
+func (f *files) open(key string) (io.Reader, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.opened[key]:
+		return nil, runtime.Invalid("file", "the file %q was used by another field already: send it once for each", key)
+	case f.named[key]:
+		return nil, runtime.Invalid("file", "the file %q came before another that is used earlier: send the files in the order of the fields that use them", key)
+	}
+	for {
+		part, err := f.parts.NextRawPart()
+		if errors.Is(err, io.EOF) {
+			return nil, runtime.Invalid("file", "the map names a file %q, but the request has no part of this name after the map", key)
+		}
+		if err != nil {
+			return nil, f.body.BrokenOff(err)
+		}
+		name := part.FormName()
+		if _, known := f.named[name]; known {
+			f.named[name] = true
+		}
+		if name == key {
+			f.opened[key] = true
+			return part, nil
+		}
+	}
 }

@@ -161,9 +161,9 @@ func FuzzForm(f *testing.F) {
 		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
 		r.Header.Set("Content-Type", "multipart/form-data; boundary=cut")
 		r.Header.Set("Apollo-Require-Preflight", "1")
-		transport := Multipart{Settings{MaxBody: 1 << 20}.WithDefaults()}
+		transport := Settings{MaxBody: 1 << 20}.WithDefaults()
 		w := httptest.NewRecorder()
-		params, status, err := transport.read(w, r, clients.NewBody(w, r, time.Minute), &reservation{})
+		params, status, err := transport.readMultipart(w, r, clients.NewBody(w, r, time.Minute), &reservation{})
 		if err != nil {
 			if code := runtime.CodeOf(err); status < 400 || code != runtime.CodeInvalidInput && code != runtime.CodeLimitExceeded {
 				t.Fatalf("%d %v", status, err)

@@ -34,8 +34,7 @@ func (p Presenter) Refuse(w http.ResponseWriter, r *http.Request, status int, er
 
 // Present converts err. All errors of the API pass it. It doesn't change err.
 func (p Presenter) Present(ctx context.Context, err error) *gqlerror.Error {
-	var presented *presentedError
-	if errors.As(err, &presented) {
+	if presented, ok := errors.AsType[*presentedError](err); ok {
 		return presented.gql
 	}
 	out := &gqlerror.Error{Path: graphql.GetPath(ctx)}
@@ -112,9 +111,7 @@ func (p Presenter) typed(ctx context.Context, err error, gql *gqlerror.Error) *r
 		return runtime.Errorf(runtime.CodeLimitExceeded, "the document is nested too deeply: split it")
 	case strings.HasPrefix(gql.Message, "exceeded token limit"):
 		return runtime.Errorf(runtime.CodeLimitExceeded, "the document has more than %d tokens: split it", MaxTokens)
-	case gql.Err == nil || gql.Extensions["code"] != nil: // gqlgen's own: the document or its variables are invalid
-		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: fieldOf(ctx, gql.Path), Message: gql.Message}
-	case fieldOf(ctx, gql.Path) != "":
+	case gql.Err == nil || gql.Extensions["code"] != nil || fieldOf(ctx, gql.Path) != "": // gqlgen's own: the document or its variables are invalid
 		return &runtime.Error{Code: runtime.CodeInvalidInput, Field: fieldOf(ctx, gql.Path), Message: gql.Message}
 	default:
 		return runtime.Wrap(runtime.CodeInternal, err, "")

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/rockpool/rockpool/runtime/syncs"
 )
 
 // errSlow means that a queue's reader read nothing for too long.
@@ -21,7 +23,6 @@ type sendQueue struct {
 	queues []*opQueue // those with something to send
 }
 
-// newSendQueue returns an empty sendQueue.
 func newSendQueue() *sendQueue { return &sendQueue{wake: make(chan struct{}, 1)} }
 
 // An opQueue is one operation's part of a sendQueue.
@@ -70,7 +71,7 @@ func (b *sendQueue) urgent(text []byte) bool {
 		return false
 	}
 	b.first = append(b.first, text)
-	hint(b.wake)
+	syncs.Hint(b.wake)
 	return true
 }
 
@@ -137,7 +138,7 @@ func (l *opQueue) put(p message) {
 	}
 	l.messages = append(l.messages, p)
 	l.bytes += p.size()
-	hint(l.sends.wake)
+	syncs.Hint(l.sends.wake)
 }
 
 // drop removes what waits in the queue, because its reader no longer needs it.
@@ -148,7 +149,7 @@ func (l *opQueue) drop() {
 		l.bytes -= p.size()
 	}
 	l.messages = nil // take skips the empty queue
-	hint(l.taken)
+	syncs.Hint(l.taken)
 }
 
 // batchBytes is the approximate size of one write.
@@ -191,15 +192,7 @@ func (b *sendQueue) wrote(batch []message) {
 	for _, p := range batch {
 		if p.queue != nil {
 			p.queue.bytes -= p.size()
-			hint(p.queue.taken)
+			syncs.Hint(p.queue.taken)
 		}
-	}
-}
-
-// hint sends without blocking: a pending hint is enough.
-func hint(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
 	}
 }

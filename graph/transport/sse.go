@@ -16,38 +16,30 @@ import (
 	"github.com/rockpool/rockpool/clients/socket"
 )
 
-// SSE carries one operation of any kind as server-sent events: the distinct connections mode of
-// GraphQL over SSE. An event's id is its cursor. A client that reconnects with Last-Event-ID
-// continues after it.
-type SSE struct{ Settings }
-
-// Supports reports whether a request is for this transport. It is tried before POST and GET.
-func (SSE) Supports(r *http.Request) bool {
-	return (r.Method == http.MethodPost || r.Method == http.MethodGet) && !isUpgrade(r) && wantsEvents(r)
-}
-
-// Do serves one operation.
-func (t SSE) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
-	body := clients.NewBody(w, r, t.Silence)
+// serveEvents serves one operation of any kind by server-sent events: the distinct connections mode of
+// GraphQL over SSE. An event's id is its cursor. A client that reconnects with Last-Event-ID continues
+// after it.
+func (s Settings) serveEvents(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
+	body := clients.NewBody(w, r, s.Silence)
 	if r.Method == http.MethodGet && r.ContentLength != 0 {
 		body.Drain() // otherwise its deadline would end the events
 	}
-	h := t.reserve(r.Context())
+	h := s.reserve(r.Context())
 	defer h.release()
-	op, refused, ok := t.begin(afterwards{w, body}, r, exec, h, func(h *reservation) (*graphql.RawParams, int, error) { return t.readParams(w, r, body, h) })
+	op, refused, ok := s.begin(afterwards{w, body}, r, exec, h, func(h *reservation) (*graphql.RawParams, int, error) { return s.readParams(w, r, body, h) })
 	if !ok {
 		return
 	}
 	if refused == nil && op.kind() == ast.Subscription {
-		if err := t.subscribe(r.Context(), h); err != nil {
-			t.refuse(w, r, statusOf(w, err, http.StatusTooManyRequests, 0), err)
+		if err := s.subscribe(r.Context(), h); err != nil {
+			s.refuse(w, r, statusOf(w, err, http.StatusTooManyRequests, 0), err)
 			return
 		}
 	}
 	if refused == nil {
-		if err := t.execute(h, op); err != nil {
+		if err := s.execute(h, op); err != nil {
 			h.release()
-			t.refuse(w, r, statusOf(w, err, http.StatusServiceUnavailable, 0), err)
+			s.refuse(w, r, statusOf(w, err, http.StatusServiceUnavailable, 0), err)
 			return
 		}
 	}
@@ -57,23 +49,23 @@ func (t SSE) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecut
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Accel-Buffering", "no") // otherwise nginx would buffer events
 	header.Set("X-Content-Type-Options", "nosniff")
-	out := &events{w: w, control: http.NewResponseController(w), patience: t.Patience}
+	out := &events{w: w, control: http.NewResponseController(w), patience: s.Patience}
 	if conn := socket.Of(r.Context()); conn != nil {
 		out.tcp = socket.Carrier(conn)
 	}
 	if out.tcp != nil {
 		socket.BoundUnsent(out.tcp)
 	}
-	t.serve(r, op, h, refused, out)
+	s.sendEvents(r, op, h, refused, out)
 }
 
-// serve runs the operation in another goroutine. This one writes. So the operation can end while a
+// sendEvents runs the operation in another goroutine. This one writes. So the operation can end while a
 // write waits for a peer that reads nothing.
-func (t SSE) serve(r *http.Request, op operation, h *reservation, refused *graphql.Response, out *events) {
+func (s Settings) sendEvents(r *http.Request, op operation, h *reservation, refused *graphql.Response, out *events) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	box := newSendQueue()
-	l := box.queue("", t.Budget)
+	l := box.queue("", s.Budget)
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel() // before the wait
@@ -83,16 +75,16 @@ func (t SSE) serve(r *http.Request, op operation, h *reservation, refused *graph
 			l.push(Message{Payload: Encode(refused)})
 			return
 		}
-		ctx, stream := t.open(ctx, op, h, r.Header.Get("Last-Event-ID"))
+		ctx, stream := s.open(ctx, op, h, r.Header.Get("Last-Event-ID"))
 		defer stream.Close()
-		if err := t.pump(ctx, stream, l, h, op.kind() != ast.Subscription); err != nil && (ctx.Err() == nil || callerEnded(ctx) != nil) {
-			l.push(Message{Payload: Encode(&graphql.Response{Errors: gqlerror.List{t.Present(ctx, err)}})})
+		if err := s.pump(ctx, stream, l, h, op.kind() != ast.Subscription); err != nil && (ctx.Err() == nil || callerEnded(ctx) != nil) {
+			l.push(Message{Payload: Encode(&graphql.Response{Errors: gqlerror.List{s.Present(ctx, err)}})})
 		}
 	})
 	if out.write(nil) != nil { // the headers
 		return
 	}
-	keepalive := time.NewTicker(t.Keepalive)
+	keepalive := time.NewTicker(s.Keepalive)
 	defer keepalive.Stop()
 	var messages []message
 	for {
@@ -104,7 +96,7 @@ func (t SSE) serve(r *http.Request, op operation, h *reservation, refused *graph
 		}
 		box.wrote(messages)
 		if len(messages) > 0 {
-			keepalive.Reset(t.Keepalive)
+			keepalive.Reset(s.Keepalive)
 			continue
 		}
 		select {
@@ -117,7 +109,7 @@ func (t SSE) serve(r *http.Request, op operation, h *reservation, refused *graph
 			// The caller's token ended. The operation ends with that error, while the peer may
 			// still get it.
 			if cause := callerEnded(ctx); cause != nil {
-				last := Encode(&graphql.Response{Errors: gqlerror.List{t.Present(context.WithoutCancel(ctx), cause)}})
+				last := Encode(&graphql.Response{Errors: gqlerror.List{s.Present(context.WithoutCancel(ctx), cause)}})
 				if out.message(message{kind: messageNext, payload: last}) == nil {
 					_ = out.message(message{kind: messageComplete}) // a peer that left needs no answer
 				}

@@ -1,11 +1,10 @@
 // Package transport carries GraphQL operations over HTTP: POST, GET, multipart requests with files,
 // server-sent events in the distinct connections mode of GraphQL over SSE, and WebSockets with the
-// subprotocol graphql-transport-ws. Each is a graphql.Transport. Package clients limits what they use
-// together.
+// subprotocol graphql-transport-ws. Package clients limits what they use together.
 //
 // They guarantee: A peer can't make the server hold more than a fixed number of bytes, operations
 // and goroutines, whatever it sends and however slowly it reads. A vanished peer is forgotten
-// within two keepalives. When Do returns, every goroutine that served the request has ended.
+// within two keepalives. When Serve returns, every goroutine that served the request has ended.
 package transport
 
 import (
@@ -169,7 +168,6 @@ func (responses) Close() {}
 // once is a stream with one answer.
 type once struct{ message Message }
 
-// Next implements Stream.
 func (o *once) Next(context.Context) (Message, error) {
 	if o.message.Payload == nil {
 		return Message{}, io.EOF
@@ -251,4 +249,50 @@ func slowConsumer(cursor string) error {
 		err.Extensions["cursor"] = cursor
 	}
 	return err
+}
+
+// startingPatience is how long a request waits for a server that is starting. Most starts take
+// less.
+const startingPatience = 5 * time.Second
+
+// Starting says when a server has restored its state. A server responds earlier, for example while it
+// waits for its cluster.
+type Starting struct{ Over <-chan struct{} } // closed then; nil if it has already
+
+// IsOver reports whether the start is over. It doesn't block.
+func (s Starting) IsOver() bool {
+	select {
+	case <-s.Over:
+		return true
+	default:
+		return s.Over == nil
+	}
+}
+
+// Wait waits for the end of the start, at most startingPatience. It returns CLUSTER_UNAVAILABLE if
+// that comes later, or ctx ends.
+func (s Starting) Wait(ctx context.Context) *runtime.Error {
+	if s.IsOver() {
+		return nil
+	}
+	late := time.NewTimer(startingPatience)
+	defer late.Stop()
+	select {
+	case <-s.Over:
+		return nil
+	case <-late.C:
+	case <-ctx.Done():
+	}
+	return runtime.Errorf(runtime.CodeClusterUnavailable, "the server is starting: it waits for its cluster: try again later; health says more")
+}
+
+// Guard serves requests with next when the start is over.
+func (s Starting) Guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := s.Wait(r.Context()); err != nil {
+			RefuseTyped(w, http.StatusServiceUnavailable, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }

@@ -38,26 +38,23 @@ const (
 	closeTime                              = time.Second             // for the peer's response to a close
 )
 
-// WebSocket carries operations of all three kinds, up to MaxOperations concurrently. It doesn't use
-// compression.
-type WebSocket struct{ Settings }
-
-// Supports reports whether a request is for this transport.
-func (WebSocket) Supports(r *http.Request) bool {
+// IsWebSocket reports whether a request opens a WebSocket.
+func IsWebSocket(r *http.Request) bool {
 	return strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
 }
 
-// Do serves a WebSocket until it ends. When the request's context ends, the WebSocket ends with
-// 1001.
-func (t WebSocket) Do(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
+// serveWebSocket serves a WebSocket until it ends. It carries operations of all three kinds, up to
+// MaxOperations concurrently, and doesn't use compression. When the request's context ends, it ends
+// with 1001.
+func (s Settings) serveWebSocket(w http.ResponseWriter, r *http.Request, exec graphql.GraphExecutor) {
 	if !hasToken(r.Header.Values("Sec-WebSocket-Protocol"), Subprotocol) {
-		t.refuse(w, r, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput,
+		s.refuse(w, r, http.StatusBadRequest, runtime.Errorf(runtime.CodeInvalidInput,
 			"the WebSocket must ask for the subprotocol %s", Subprotocol))
 		return
 	}
-	c := &connection{Settings: t.Settings, exec: exec, header: r.Header, out: newSendQueue(), subscribers: map[string]*subscriber{}, inits: make(chan struct{}),
-		slots: make(chan struct{}, 2*t.MaxOperations)}
-	hijack := &socket.Hijacker{ResponseWriter: w, Patience: t.Patience}
+	c := &connection{Settings: s, exec: exec, header: r.Header, out: newSendQueue(), subscribers: map[string]*subscriber{}, inits: make(chan struct{}),
+		slots: make(chan struct{}, 2*s.MaxOperations)}
+	hijack := &socket.Hijacker{ResponseWriter: w, Patience: s.Patience}
 	ws, err := websocket.Accept(hijack, r, &websocket.AcceptOptions{
 		Subprotocols:    []string{Subprotocol},
 		CompressionMode: websocket.CompressionDisabled,

@@ -31,7 +31,6 @@ func Patient(of net.Listener) net.Listener { return patientListener{of, writePat
 
 const writePatience = 2 * time.Minute
 
-// Accept returns the next connection.
 func (l patientListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
@@ -44,13 +43,11 @@ func (l patientListener) Accept() (net.Conn, error) {
 // accepts again after a pause, as it does without free descriptors.
 type temporaryError struct{ error }
 
-// Timeout implements net.Error.
 func (temporaryError) Timeout() bool { return false }
 
 // Temporary implements net.Error. net/http checks it.
 func (temporaryError) Temporary() bool { return true }
 
-// Unwrap returns the underlying error.
 func (e temporaryError) Unwrap() error { return e.error }
 
 // markTemporary marks temporary errors: the machine has no memory, or the connection to accept is already broken.

@@ -188,7 +188,7 @@ func refuse(w http.ResponseWriter, err error) {
 func (a *Admission) GuardOperations(next http.Handler) http.Handler {
 	guarded := a.Guard(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !(transport.WebSocket{}).Supports(r) {
+		if !transport.IsWebSocket(r) {
 			guarded.ServeHTTP(w, r)
 			return
 		}

@@ -8,10 +8,12 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/rs/cors"
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/clients/smuggling"
+	"github.com/rockpool/rockpool/graph/download"
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -36,7 +38,6 @@ type Gate struct {
 	proxied sync.Once
 }
 
-// ServeHTTP implements http.Handler.
 func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	Restrict(w.Header(), r)
 	if status, err := smuggling.Check(w, r); err != nil {
@@ -114,7 +115,6 @@ func sameOrigin(origin, host string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && strings.EqualFold(u.Host, host)
 }
 
-// allowedOrigin reports whether origin is one of the allowed.
 func allowedOrigin(allowed []string, origin string) bool {
 	return slices.ContainsFunc(allowed, func(a string) bool { return strings.EqualFold(a, origin) })
 }
@@ -135,4 +135,103 @@ func Restrict(header http.Header, r *http.Request) {
 	if clients.Encrypted(r) && !ofLoopback(hostName(r.Host)) {
 		header.Set("Strict-Transport-Security", onlyTLS)
 	}
+}
+
+// checkProxied refuses requests that a proxy passed on, while the server requires no token. Such a
+// server trusts its machine. With a proxy in front, everyone who reaches the proxy would be an
+// administrator.
+//
+// A proxy that sends none of these signs, for example a forwarded port, isn't detected.
+func (g *Gate) checkProxied(r *http.Request) *runtime.Error {
+	sign := proxySign(r)
+	if sign == "" || !g.Open() {
+		return nil
+	}
+	g.proxied.Do(func() {
+		g.Logger.Warn("a request came through a proxy and was refused, because the server requires no token: create one with rockpool token create; later ones aren't logged", zap.String("sign", sign))
+	})
+	return runtime.Errorf(runtime.CodeForbidden,
+		"this request came through a proxy (its sign: %s), and the server requires no token: everyone who reaches the proxy could do everything. "+
+			"Create a token on the server's machine: rockpool token create admin --role ADMIN; docs/guides/proxies.md says more", sign)
+}
+
+// proxySign returns what shows that a proxy passed a request on, or "".
+func proxySign(r *http.Request) string {
+	var headers []string
+	for name := range r.Header {
+		if ofProxy(name) {
+			headers = append(headers, "the header "+name)
+		}
+	}
+	switch host := hostName(r.Host); {
+	case len(headers) > 0:
+		return slices.Min(headers)
+	case !r.ProtoAtLeast(1, 1):
+		return "HTTP/1.0, as nginx speaks it by default"
+	case !ofLoopback(host) && !strings.HasPrefix(r.URL.Path, "/agent/"): // Nomad's nodes use that path
+		return "the host name " + host
+	}
+	return ""
+}
+
+// ofLoopback reports whether a host name means the machine of the client.
+func ofLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback() || strings.EqualFold(host, "localhost") || strings.HasSuffix(strings.ToLower(host), ".localhost")
+}
+
+// ofProxy reports whether only proxies, load balancers and tunnels send a header of this name.
+func ofProxy(name string) bool {
+	begins := func(with string) bool { return strings.HasPrefix(name, with) }
+	return slices.ContainsFunc([]string{"X-Forwarded", "Cf-", "X-Amz-Cf-", "X-Envoy-", "X-Azure-", "X-Appengine-", "Fastly-", "Fly-", "Tailscale-"}, begins) ||
+		slices.Contains([]string{
+			"Forwarded", "Forwarded-For", "Via", "X-Real-Ip", "X-Client-Ip", "X-Cluster-Client-Ip", "X-Proxyuser-Ip", "X-Original-Forwarded-For", "X-Original-Host", "X-Scheme",
+			"True-Client-Ip", "Client-Ip", "Cdn-Loop", "X-Varnish", "X-Arr-Log-Id", "X-Arr-Ssl", "X-Vercel-Id", "X-Github-Request-Id",
+		}, name)
+}
+
+// crossOrigin returns a handler that allows pages of these origins to use next. methods and headers are
+// allowed in addition to those of the API. It answers OPTIONS with the methods that next's
+// header Allow names. No route of next accepts the method OPTIONS itself.
+func crossOrigin(origins, methods, headers []string, next http.Handler) http.Handler {
+	pages := cors.New(cors.Options{
+		AllowOriginFunc: func(origin string) bool { return allowedOrigin(origins, origin) },
+		AllowedMethods:  append(methods, http.MethodGet, http.MethodHead, http.MethodPost),
+		AllowedHeaders:  slices.Concat([]string{"Content-Type", "Authorization", "Last-Event-ID", "Range", "If-Range", "If-None-Match"}, transport.PreflightHeaders, headers),
+		ExposedHeaders:  []string{"Content-Disposition", "Content-Length", "Content-Range", "ETag", "Mcp-Session-Id", download.LostHeader},
+		MaxAge:          600,
+	})
+	return pages.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodOptions {
+			w = &options{ResponseWriter: w}
+		}
+		next.ServeHTTP(w, r)
+	}))
+}
+
+// options turns status 405 into 204 without a body.
+type options struct {
+	http.ResponseWriter
+	answered bool
+}
+
+// Unwrap supports http.ResponseController.
+func (w *options) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *options) WriteHeader(status int) {
+	if w.answered = status == http.StatusMethodNotAllowed; w.answered {
+		for _, name := range []string{"Content-Type", "Content-Length"} {
+			w.Header().Del(name)
+		}
+		w.Header().Set("Allow", w.Header().Get("Allow")+", "+http.MethodOptions)
+		status = http.StatusNoContent
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *options) Write(p []byte) (int, error) {
+	if w.answered {
+		return len(p), nil
+	}
+	return w.ResponseWriter.Write(p)
 }

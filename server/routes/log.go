@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime/disk"
+	"github.com/rockpool/rockpool/runtime/syncs"
 )
 
 // A Log is the access log. It queues lines without blocking, and Run writes them. The queue is bounded: if the disk is
@@ -65,10 +66,7 @@ func (l *Log) add(text []byte) {
 		l.lost++
 	}
 	l.mu.Unlock()
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
+	syncs.Hint(l.wake)
 }
 
 // Run writes lines until ctx ends, and then the remaining ones. If nothing reads stdout, it can

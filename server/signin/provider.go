@@ -188,7 +188,6 @@ func (p *provider) redeem(ctx context.Context, a attempt, code string) (claims m
 // bounded limits the size of a transport's responses.
 type bounded struct{ of http.RoundTripper }
 
-// RoundTrip implements http.RoundTripper.
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := b.of.RoundTrip(r)
 	if err != nil {
