@@ -17,9 +17,8 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/runtime/disk"
 )
 
 // Direct starts rockpool-sandbox itself. Its methods are safe for concurrent use, for different
@@ -46,13 +45,9 @@ type Direct struct {
 // because what they are making must exist before it can be removed. A helper that removes a sandbox
 // may wait 5 s for its processes.
 func TakeLock(file *os.File) error {
-	const patience, pause = 6 * time.Second, 10 * time.Millisecond
-	for end := time.Now().Add(patience); ; time.Sleep(pause) { //nolint:forbidigo // flock has no wait with a timeout
-		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil || time.Now().After(end) {
-			return err
-		}
-	}
+	ctx, cancel := context.WithTimeout(context.Background(), 6*time.Second)
+	defer cancel()
+	return disk.Lock(ctx, file)
 }
 
 // Create makes the requested sandbox in a cgroup, and passes listener to its first process as
@@ -65,8 +60,7 @@ func (l Direct) Create(ctx context.Context, group string, q helper.Request, list
 // Remove kills everything that runs in a sandbox and removes it, in whatever state it is. A missing
 // sandbox is success.
 func (l Direct) Remove(ctx context.Context, id, group string) error {
-	_, err := l.run(ctx, group, helper.Request{Command: helper.Remove, ID: id})
-	return err
+	return l.Do(ctx, group, helper.Request{Command: helper.Remove, ID: id})
 }
 
 // Probe implements oci.Runtimes.Probe for the configured runtimes.
@@ -142,8 +136,7 @@ func (l Direct) runOnce(ctx context.Context, group string, q helper.Request, fil
 		return helper.Answer{}, context.Cause(ctx)
 	}
 	answer, err := parse(answers.kept.Bytes())
-	var refusal *RefusalError
-	if err != nil && !errors.As(err, &refusal) {
+	if _, refused := errors.AsType[*RefusalError](err); err != nil && !refused {
 		if said := strings.TrimSpace(complaints.kept.String()); said != "" {
 			ran = errors.Join(ran, errors.New(said))
 		}
