@@ -11,14 +11,6 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// wantCaches lets runCaches look at the environments again.
-func (c *Cluster) wantCaches() {
-	select {
-	case c.cached <- struct{}{}:
-	default:
-	}
-}
-
 // runCaches makes the caches of languages when environments need them, until ctx ends.
 func (c *Cluster) runCaches(ctx context.Context) {
 	for ctx.Err() == nil {

@@ -83,7 +83,7 @@ type Cluster struct {
 	waited          *timing.Histogram // from a runner's registration to its allocation
 	tiers           []string          // descriptions, as of the server's start
 	problems        *health.Problems
-	cached          chan struct{}   // capacity 1: an environment has changed, so that a language may need a cache
+	cached          syncs.Hint      // an environment has changed, so that a language may need a cache
 	environmentTurn fairqueue.Slots // capacity 1: held while an environment is written to the store, then to memory
 	drainTurn       fairqueue.Slots // capacity 1: held while draining is started or ended
 
@@ -140,7 +140,7 @@ func New(ctx context.Context, config Config) (*Cluster, error) {
 		counts:          runner.NewCounts(),
 		waited:          timing.New(health.StartBounds()...),
 		problems:        health.NewProblems(config.Logger),
-		cached:          make(chan struct{}, 1),
+		cached:          syncs.NewHint(),
 		environmentTurn: make(fairqueue.Slots, 1),
 		drainTurn:       make(fairqueue.Slots, 1),
 		leave:           leave,

@@ -42,7 +42,7 @@ func (c *Cluster) PutEnvironment(ctx context.Context, env runtime.Environment) e
 		return err
 	}
 	c.wantImage(env)
-	c.wantCaches()
+	c.cached.Send()
 	return nil
 }
 
@@ -82,7 +82,7 @@ func (c *Cluster) supported(env runtime.Environment) error {
 // PutFirst stores all of the environments if none is stored yet, else none. They must need no
 // image, network or runtime.
 func (c *Cluster) PutFirst(ctx context.Context, environments []runtime.Environment) error {
-	defer c.wantCaches()
+	defer c.cached.Send()
 	return c.environmentTurn.Do(ctx, func() error {
 		stored, err := c.config.Store.PutFirst(ctx, environments)
 		if err != nil || !stored {

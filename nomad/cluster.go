@@ -89,7 +89,7 @@ func New(_ context.Context, config Config) (*Cluster, error) {
 		counts:  counts{health.NewTaskCounts(health.PhaseTurn, health.PhaseRegister, health.PhasePlace, health.PhaseStart, health.PhasePoststart, health.PhaseSave)},
 		runners: runners{entries: map[runtime.RunnerID]*entry{}, removed: map[runtime.RunnerID]int{}},
 	}
-	c.refresher = refresher{Rounds: listing.NewRounds(ends, c.refresh), due: make(chan struct{}, 1), synced: make(chan struct{})}
+	c.refresher = refresher{Rounds: listing.NewRounds(ends, c.refresh), due: syncs.NewHint(), synced: make(chan struct{})}
 	c.schedule.rounds = listing.NewRounds(ends, c.listSchedule)
 	c.bridges = bridges.NewSet(config.Bridges, c.openBridge, ends)
 	return c, nil

@@ -21,6 +21,7 @@ import (
 	"github.com/rockpool/rockpool/local/image/tree"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/fairqueue"
+	"github.com/rockpool/rockpool/runtime/syncs"
 )
 
 // Config configures a Cache: its directory, its limits, and how it reaches registries.
@@ -57,7 +58,7 @@ type Cache struct {
 	config     Config
 	registries *registries
 	leftovers  []string        // incomplete or old directories, which Run deletes
-	wake       chan struct{}   // a hint, capacity 1: a pull was added
+	wake       syncs.Hint      // a pull was added
 	slots      fairqueue.Slots // for pulls
 
 	mu     sync.Mutex // guards the fields below; held across renames, but no other I/O
@@ -95,7 +96,7 @@ func Open(config Config) (*Cache, error) {
 	}
 	c := &Cache{
 		config: config, registries: registries,
-		wake: make(chan struct{}, 1), slots: make(fairqueue.Slots, pullsAtOnce),
+		wake: syncs.NewHint(), slots: make(fairqueue.Slots, pullsAtOnce),
 		images: map[string]*stored{}, pulls: map[string]*pull{},
 	}
 	if err := os.MkdirAll(c.temp(), 0o700); err != nil {

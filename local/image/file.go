@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/image/tree"
-	"github.com/rockpool/rockpool/runtime"
 )
 
 // blobs are the parts of an image: files of an OCI layout, or entries of an archive.
@@ -265,8 +264,7 @@ func openArchive(ctx context.Context, root *os.Root, name string) (*archive, err
 	a := &archive{file: file, entries: map[string]span{}}
 	if err := a.index(ctx); err != nil {
 		_ = file.Close()
-		var known *runtime.Error
-		if errors.As(err, &known) {
+		if tree.HasMessage(err) {
 			return nil, err
 		}
 		return nil, tree.Invalid(name+" is no tar archive (decompress a compressed one)", err)

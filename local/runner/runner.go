@@ -17,6 +17,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/health"
+	"github.com/rockpool/rockpool/runtime/syncs"
 )
 
 // Config is what a runner consists of, and what it uses of the cluster.
@@ -92,7 +93,7 @@ type Runner struct {
 	exited   bool  // its first process ended without Stop
 	failed   error // the last error, for the log
 
-	again chan struct{} // a hint, capacity 1: Stop was called
+	again syncs.Hint // Stop was called
 
 	mu      sync.Mutex              // guards the fields below
 	events  []Event                 // the latest; replaced, never changed in place
@@ -117,7 +118,7 @@ func New(config Config, s Status) *Runner {
 		// the pool waits between runners that couldn't start.
 		restarts: restartPolicy{attempts: 2, interval: 5 * time.Minute, delay: 300 * time.Millisecond, jitter: 0.5},
 		dirty:    s.State != runtime.RunnerStarting,
-		again:    make(chan struct{}, 1), tried: make(chan struct{}),
+		again:    syncs.NewHint(), tried: make(chan struct{}),
 	}
 	r.Sandbox = &Sandbox{
 		Group: s.Group, Counters: newCounters(r.log, config.Environment.Isolation == runtime.IsolationGVisor), config: config,
@@ -135,10 +136,7 @@ func (r *Runner) Stop(exit Exit) {
 		r.stop = &exit
 	}
 	r.ending = true
-	select {
-	case r.again <- struct{}{}: // before cancel: the removal that this Stop causes consumes it
-	default:
-	}
+	r.again.Send() // before cancel: the removal that this Stop causes consumes it
 	cancel := r.cancel
 	r.mu.Unlock()
 	if cancel != nil {

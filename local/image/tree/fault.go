@@ -19,8 +19,8 @@ func TooLarge(format string, args ...any) error { return Invalid(fmt.Sprintf(for
 
 // HasMessage reports whether an error already has a message for clients.
 func HasMessage(err error) bool {
-	var e *runtime.Error
-	return errors.As(err, &e)
+	_, has := errors.AsType[*runtime.Error](err)
+	return has
 }
 
 // IsFull reports whether an error is due to a full disk or an exceeded disk quota.

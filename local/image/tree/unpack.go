@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -136,12 +137,10 @@ func Explain(ctx context.Context, entry string, err error) error {
 
 // reason returns the text of an error without paths of the machine.
 func reason(err error) string {
-	var at *fs.PathError
-	var link *os.LinkError
-	switch {
-	case errors.As(err, &at):
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		return at.Err.Error()
-	case errors.As(err, &link):
+	}
+	if link, ok := errors.AsType[*os.LinkError](err); ok {
 		return link.Err.Error()
 	}
 	return err.Error()
@@ -200,10 +199,8 @@ func local(name string) (string, error) {
 	if len(name) > maxPath {
 		return "", fmt.Errorf("its name is too long: %d bytes", len(name))
 	}
-	for part := range strings.SplitSeq(name, "/") {
-		if part == ".." {
-			return "", errors.New("it leads out of the image")
-		}
+	if slices.Contains(strings.Split(name, "/"), "..") {
+		return "", errors.New("it leads out of the image")
 	}
 	return path.Clean("./" + path.Clean("/"+name)), nil
 }

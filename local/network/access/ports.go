@@ -123,27 +123,20 @@ func (r *mappedRunner) close() {
 
 // serve accepts connections until ctx ends. It closes connections beyond the limits.
 func (r *mappedRunner) serve(ctx context.Context, listener net.Listener, target netip.AddrPort) {
-	for {
+	accept(ctx, listener, func(conn net.Conn) bool {
+		return r.slots.Go(&r.parts, func() { forward(ctx, conn.(*net.TCPConn), target) })
+	})
+}
+
+// accept passes connections to take until ctx ends, and closes those that it doesn't take.
+func accept(ctx context.Context, listener net.Listener, take func(net.Conn) bool) {
+	for ctx.Err() == nil {
 		conn, err := listener.Accept()
-		if ctx.Err() != nil {
-			if err == nil {
-				_ = conn.Close()
-			}
-			return
-		}
 		if err != nil { // for example, no descriptors are left
 			_ = backoff.Sleep(ctx, retryAfter)
-			continue
-		}
-		release, ok := r.slots.Take()
-		if !ok {
+		} else if ctx.Err() != nil || !take(conn) {
 			_ = conn.Close()
-			continue
 		}
-		r.parts.Go(func() {
-			defer release()
-			forward(ctx, conn.(*net.TCPConn), target)
-		})
 	}
 }
 
@@ -164,8 +157,7 @@ func forward(ctx context.Context, conn *net.TCPConn, target netip.AddrPort) {
 
 // pass copies one direction, and passes its end on. An error ends both directions.
 func pass(to, from *net.TCPConn) {
-	_, err := io.Copy(to, from)
-	if err != nil { // the other direction can't continue either
+	if _, err := io.Copy(to, from); err != nil {
 		_, _ = to.Close(), from.Close()
 		return
 	}

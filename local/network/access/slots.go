@@ -1,5 +1,7 @@
 package access
 
+import "sync"
+
 // sharedSlots limit how many things all runners do concurrently. Each runner always gets a first one, which doesn't
 // count for all. It gets one more while it has fewer than are free for all, so busy runners leave some for others.
 type sharedSlots struct {
@@ -20,6 +22,18 @@ type runnerSlots struct {
 // Share returns the slots of one runner, which has taken none yet.
 func (s *sharedSlots) Share() *runnerSlots {
 	return &runnerSlots{of: s, first: make(chan struct{}, 1), more: make(chan struct{}, s.each-1)}
+}
+
+// Go calls f in a goroutine of parts, with a slot. It reports false if the runner gets none now.
+func (s *runnerSlots) Go(parts *sync.WaitGroup, f func()) bool {
+	release, ok := s.Take()
+	if ok {
+		parts.Go(func() {
+			defer release()
+			f()
+		})
+	}
+	return ok
 }
 
 // Take takes a slot, and returns a function that releases it. It reports false if the runner gets none now.

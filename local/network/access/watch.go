@@ -16,13 +16,14 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/backoff"
+	"github.com/rockpool/rockpool/runtime/syncs"
 )
 
 // watch ends runners whose packet filter was changed, until ctx ends. The kernel reports changes,
 // but only to root. So all filters are also verified at intervals.
 func (a *Access) watch(ctx context.Context) {
 	every := cmp.Or(a.config.VerifyEvery, time.Minute)
-	changes := touched{wake: make(chan struct{}, 1)}
+	changes := touched{wake: syncs.NewHint()}
 	var listening sync.WaitGroup
 	defer listening.Wait()
 	listening.Go(func() { a.listen(ctx, every, changes.add) })
@@ -67,7 +68,7 @@ func (a *Access) listen(ctx context.Context, every time.Duration, changed func(t
 
 // A touched is the names of changed tables. Its methods are safe for concurrent use.
 type touched struct {
-	wake chan struct{} // a hint, capacity 1: take returns something
+	wake syncs.Hint // take returns something
 
 	mu     sync.Mutex      // guards tables
 	tables map[string]bool // guarded by mu
@@ -84,10 +85,7 @@ func (t *touched) add(table string) {
 		t.tables = map[string]bool{}
 	}
 	t.tables[table] = true
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
+	t.wake.Send()
 }
 
 // take returns the tables that changed since the last call. "" stands for any table.
@@ -122,8 +120,7 @@ func (a *Access) verify(ctx context.Context, of func(*Runner) bool) {
 			continue
 		}
 		err := r.verify(ctx, s.slot)
-		var refusal *launch.RefusalError
-		if !errors.As(err, &refusal) || !refusal.Changed {
+		if refusal, refused := errors.AsType[*launch.RefusalError](err); !refused || !refusal.Changed {
 			continue // unchanged, or unknown
 		}
 		a.mu.Lock()

@@ -252,11 +252,10 @@ func forwards6() bool {
 // nothing over it.
 func removeLink(id string) (silent bool, err error) {
 	link, err := netlink.LinkByName(network.Name(id))
-	var missing netlink.LinkNotFoundError
-	switch {
-	case errors.As(err, &missing):
+	if _, missing := errors.AsType[netlink.LinkNotFoundError](err); missing {
 		return false, nil
-	case err != nil:
+	}
+	if err != nil {
 		return false, fmt.Errorf("find the link of %s: %w", id, err)
 	}
 	if err := netlink.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {

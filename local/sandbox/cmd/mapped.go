@@ -20,11 +20,7 @@ func mapOwnersOf(tree int, s *specs.Spec, owners int) error {
 		return fmt.Errorf("user namespace: %w", err)
 	}
 	defer users.Close()
-	return mapOwners(tree, users)
-}
-
-func mapOwners(tree int, users *os.File) error {
-	err := restrictMount(tree, users)
+	err = restrictMount(tree, users)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP) {
 		return finalError{fmt.Errorf("images are unavailable: the file system of the server's data directory can't map owners; use ext4, xfs, btrfs or tmpfs: %w", err)}
 	}

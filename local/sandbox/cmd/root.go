@@ -14,30 +14,44 @@ import (
 )
 
 func mountRoot(c helper.Config, q *helper.Request, s *specs.Spec) error {
-	dir, err := openRoot(c, q)
+	root, err := cloneRoot(c, q, s)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = unix.Close(dir) }()
+	defer root.Close()
 	if c.Rootless != nil {
 		err = ownRun(c)
 	} else {
 		err = ownMounts()
 	}
+	if err == nil {
+		err = openRun(c.Rootless == nil)
+	}
+	if err == nil {
+		err = os.MkdirAll(rootMount, 0o755)
+	}
 	if err != nil {
 		return err
 	}
-	if err := openRun(c.Rootless == nil); err != nil {
-		return err
+	if err := unix.MoveMount(int(root.Fd()), "", unix.AT_FDCWD, rootMount, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return fmt.Errorf("mount the root: %w", err)
 	}
-	if err := os.MkdirAll(rootMount, 0o755); err != nil {
-		return err
+	return nil
+}
+
+// cloneRoot returns the root directory as a detached mount. That of an image is read-only, and has the
+// sandbox's users as owners.
+func cloneRoot(c helper.Config, q *helper.Request, s *specs.Spec) (*os.File, error) {
+	dir, err := openRoot(c, q)
+	if err != nil {
+		return nil, err
 	}
+	defer func() { _ = unix.Close(dir) }()
 	tree, err := unix.OpenTree(dir, "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
-		return fmt.Errorf("clone the root's mount: %w", err)
+		return nil, fmt.Errorf("clone the root's mount: %w", err)
 	}
-	defer func() { _ = unix.Close(tree) }()
+	root := os.NewFile(uintptr(tree), "root")
 	switch {
 	case q.Image == "":
 	case c.Rootless != nil:
@@ -46,12 +60,9 @@ func mountRoot(c helper.Config, q *helper.Request, s *specs.Spec) error {
 		err = mapOwnersOf(tree, s, c.Owners)
 	}
 	if err != nil {
-		return err
+		return nil, errors.Join(err, root.Close())
 	}
-	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, rootMount, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return fmt.Errorf("mount the root: %w", err)
-	}
-	return nil
+	return root, nil
 }
 
 // openRun makes the directory of the machine that sandboxes are mounted in. Every user may pass

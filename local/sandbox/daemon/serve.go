@@ -72,18 +72,12 @@ func (d *daemon) answer(ctx context.Context, conn *net.UnixConn) {
 	}
 	if err != nil {
 		d.log.Print(err)
-		var refusal *launch.RefusalError
 		answer = helper.Answer{Error: err.Error()}
-		if errors.As(err, &refusal) {
+		if refusal, ok := errors.AsType[*launch.RefusalError](err); ok {
 			answer = helper.Answer{Error: refusal.Line, Final: refusal.Final, Changed: refusal.Changed}
 		}
 	}
-	text, err := json.Marshal(answer)
-	if err == nil {
-		_ = conn.SetWriteDeadline(time.Now().Add(saidWithin))
-		_, err = conn.Write(text)
-	}
-	if err == nil {
+	if err = send(conn, answer); err == nil {
 		return
 	}
 	d.log.Printf("answer: %v", err)
@@ -92,6 +86,15 @@ func (d *daemon) answer(ctx context.Context, conn *net.UnixConn) {
 			d.log.Printf("remove sandbox %s, whose client is gone: %v", made, err)
 		}
 	}
+}
+
+func send(conn *net.UnixConn, answer helper.Answer) error {
+	text, err := json.Marshal(answer)
+	if err == nil {
+		_ = conn.SetWriteDeadline(time.Now().Add(saidWithin))
+		_, err = conn.Write(text)
+	}
+	return err
 }
 
 // clean removes a sandbox whose client is gone.
@@ -169,59 +172,69 @@ func (d *daemon) receive(conn *net.UnixConn) (*helper.Request, *os.File, error) 
 	if err := conn.SetReadDeadline(time.Now().Add(saidWithin)); err != nil {
 		return nil, nil, err
 	}
-	packet := make([]byte, helper.MaxMessage)
-	rights := make([]byte, unix.CmsgSpace(4)) // room for one descriptor
-	n, rightsN, flags, _, err := conn.ReadMsgUnix(packet, rights)
-	files, unknown := helper.Descriptors(rights[:rightsN])
-	refuse := func(err error) (*helper.Request, *os.File, error) {
-		for _, f := range files {
-			_ = f.Close()
-		}
+	packet, files, err := helper.Receive(conn, 1)
+	var q *helper.Request
+	if err == nil {
+		q, err = helper.Parse(packet)
+	}
+	if err == nil {
+		err = d.check(q, files)
+	}
+	switch {
+	case err != nil:
+		helper.CloseAll(files)
 		return nil, nil, fmt.Errorf("refused a request: %w", err)
+	case len(files) == 0:
+		return q, nil, nil
 	}
-	switch {
-	case err != nil:
-		return refuse(err)
-	case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
-		return refuse(fmt.Errorf("it is larger than %d bytes, or has more than one descriptor", helper.MaxMessage))
-	case unknown != nil:
-		return refuse(unknown)
-	}
-	q, err := helper.Parse(packet[:n])
-	switch {
-	case err != nil:
-		return refuse(err)
-	case q.Slot != 0:
-		return refuse(errors.New("the slot must be 0: this helper chooses the user ids of a sandbox"))
+	return q, files[0], nil
+}
+
+// check returns an error unless this helper serves a request with these descriptors.
+func (d *daemon) check(q *helper.Request, files []*os.File) error {
+	if q.Slot != 0 {
+		return errors.New("the slot must be 0: this helper chooses the user ids of a sandbox")
 	}
 	// The command determines what the descriptor must be. Commands without a check take none.
 	check := map[string]func(fd int) error{helper.Create: helper.CheckListener, helper.Work: checkDirectory}[q.Command]
 	if q.Command == helper.Create && q.Runtime == oci.GVisor {
 		check = d.checkOutside
 	}
-	if check == nil && len(files) == 0 {
-		return q, nil, nil
+	switch {
+	case check == nil && len(files) == 0:
+		return nil
+	case check == nil || len(files) != 1:
+		return fmt.Errorf("%d descriptors came with %s", len(files), q.Command)
 	}
-	if check == nil || len(files) != 1 {
-		return refuse(fmt.Errorf("%d descriptors came with %s", len(files), q.Command))
-	}
-	if err := check(int(files[0].Fd())); err != nil {
-		return refuse(err)
-	}
-	return q, files[0], nil
+	return check(int(files[0].Fd()))
+}
+
+// checkDirectory returns an error unless a descriptor is a directory.
+func checkDirectory(fd int) error {
+	_, err := ownerOf(fd)
+	return err
 }
 
 // checkOutside returns an error unless a descriptor is a directory of the server's user; another
 // user's isn't given to a sandbox. Whether it is empty is checked later, when nobody can change it.
 func (d *daemon) checkOutside(fd int) error {
+	owner, err := ownerOf(fd)
+	if err == nil && owner != d.config.UID {
+		err = errors.New("the directory for the agent's socket isn't the server's user's")
+	}
+	return err
+}
+
+// ownerOf returns the owner of a directory.
+func ownerOf(fd int) (uid int, err error) {
 	var info unix.Stat_t
 	if err := unix.Fstat(fd, &info); err != nil {
-		return err
+		return 0, err
 	}
-	if info.Mode&unix.S_IFMT != unix.S_IFDIR || int(info.Uid) != d.config.UID {
-		return errors.New("the descriptor for the agent's socket isn't a directory of the server's user")
+	if info.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return 0, errors.New("the descriptor isn't a directory")
 	}
-	return nil
+	return int(info.Uid), nil
 }
 
 // create makes a sandbox. If it returns an answer with an error, nothing is left; after other

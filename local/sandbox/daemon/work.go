@@ -2,15 +2,12 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
@@ -25,17 +22,6 @@ const (
 
 // errAnswered means that the request was answered already.
 var errAnswered = errors.New("it was answered")
-
-func checkDirectory(fd int) error {
-	var info unix.Stat_t
-	if err := unix.Fstat(fd, &info); err != nil {
-		return err
-	}
-	if info.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return errors.New("the descriptor to work on isn't a directory")
-	}
-	return nil
-}
 
 // work runs a process that works on a directory, as root in a user namespace of the owners of
 // images' files, so as nobody on the machine. It can only change files of those owners and files
@@ -65,11 +51,7 @@ func (d *daemon) work(ctx context.Context, conn *net.UnixConn, dir *os.File) err
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start a process to work on images: %w", err)
 	}
-	text, err := json.Marshal(helper.Answer{PID: cmd.Process.Pid})
-	if err == nil {
-		_ = conn.SetWriteDeadline(time.Now().Add(saidWithin))
-		_, err = conn.Write(text)
-	}
+	err = send(conn, helper.Answer{PID: cmd.Process.Pid})
 	if err != nil {
 		cancel()
 	}

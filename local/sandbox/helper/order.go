@@ -40,17 +40,16 @@ func ParseOrder(text []byte) (*Order, error) {
 	return &o, o.Check()
 }
 
-// Receive reads one packet and its descriptors, which the caller closes. It returns io.EOF when the
-// other side has closed the connection.
-func Receive(conn *net.UnixConn) (packet []byte, files []*os.File, err error) {
-	const most = 2 // most descriptors of a packet
+// Receive reads one packet and its descriptors, at most so many, which the caller closes. It returns
+// io.EOF when the other side has closed the connection.
+func Receive(conn *net.UnixConn, most int) (packet []byte, files []*os.File, err error) {
 	packet = make([]byte, MaxMessage)
 	rights := make([]byte, unix.CmsgSpace(most*4))
 	n, rightsN, flags, _, err := conn.ReadMsgUnix(packet, rights)
 	if err != nil {
 		return nil, nil, err
 	}
-	files, err = Descriptors(rights[:rightsN])
+	files, err = descriptors(rights[:rightsN])
 	switch {
 	case err == nil && n == 0 && len(files) == 0:
 		return nil, nil, io.EOF
@@ -58,17 +57,22 @@ func Receive(conn *net.UnixConn) (packet []byte, files []*os.File, err error) {
 		err = fmt.Errorf("a packet is larger than %d bytes, or has more than %d descriptors", MaxMessage, most)
 	}
 	if err != nil {
-		for _, f := range files {
-			_ = f.Close()
-		}
+		CloseAll(files)
 		return nil, nil, err
 	}
 	return packet[:n], files, nil
 }
 
-// Descriptors returns the descriptors of a control message, close-on-exec. It returns an error if
+// CloseAll closes files that were used or are refused.
+func CloseAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}
+
+// descriptors returns the descriptors of a control message, close-on-exec. It returns an error if
 // the message contains anything else; the caller closes the descriptors even then.
-func Descriptors(rights []byte) (files []*os.File, err error) {
+func descriptors(rights []byte) (files []*os.File, err error) {
 	messages, err := unix.ParseSocketControlMessage(rights)
 	if err != nil {
 		return nil, err
