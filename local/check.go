@@ -28,7 +28,6 @@ func (c *Cluster) Check(ctx context.Context) error {
 	return nil
 }
 
-// tryRunner makes a runner, waits for its agent, and removes it.
 func (c *Cluster) tryRunner(ctx context.Context) error {
 	env := runtime.Environment{
 		ID: "check", Revision: 1, RunnerRevision: 1,

@@ -249,7 +249,6 @@ func (c *Cluster) Close() {
 	c.close()
 }
 
-// close closes what open has opened.
 func (c *Cluster) close() {
 	c.leaveRunners()
 	if c.network != nil {

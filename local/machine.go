@@ -17,7 +17,6 @@ import (
 // processes raised, while runners wait for that.
 const measureEvery = 30 * time.Second
 
-// measureAtIntervals measures the machine until ctx ends.
 func (c *Cluster) measureAtIntervals(ctx context.Context) {
 	tick := time.NewTicker(measureEvery)
 	defer tick.Stop()
@@ -31,7 +30,6 @@ func (c *Cluster) measureAtIntervals(ctx context.Context) {
 	}
 }
 
-// measure updates the scheduler with the machine's present resources.
 func (c *Cluster) measure() {
 	machine, err := measure(c.host.Machine.CoreMHz)
 	if err == nil && machine != c.scheduler.Node().Machine {

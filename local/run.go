@@ -51,21 +51,26 @@ func (c *Cluster) removeAll(all []*entry) []error {
 			if there, _ := c.awaitRecord(ctx, e); !there {
 				return // its Start failed
 			}
-			c.mu.Lock()
-			e.removing = true
-			e.forget = e.forget || !e.info.Claim.Held()
-			forget := e.forget
-			c.mu.Unlock()
-			c.end(e, runner.Exit{Reason: runtime.GoneStoppedOutside, Message: "the server was restarted"})
-			if forget {
-				errs[i] = c.awaitRemoval(ctx, e)
-			} else {
-				errs[i] = e.runner.Wait(ctx)
-			}
+			errs[i] = c.endStopped(ctx, e, "the server was restarted")
 		})
 	}
 	group.Wait()
 	return errs
+}
+
+// endStopped ends a runner because a server has stopped, and waits until nothing is left of it. The record of
+// one that is claimed stays.
+func (c *Cluster) endStopped(ctx context.Context, e *entry, why string) error {
+	c.mu.Lock()
+	e.removing = true
+	e.forget = e.forget || !e.info.Claim.Held()
+	forget := e.forget
+	c.mu.Unlock()
+	c.end(e, runner.Exit{Reason: runtime.GoneStoppedOutside, Message: why})
+	if forget {
+		return c.awaitRemoval(ctx, e)
+	}
+	return e.runner.Wait(ctx)
 }
 
 // leaveRunners ends the goroutines that lead runners, and waits for them. The runners stay as they

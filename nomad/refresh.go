@@ -25,7 +25,6 @@ type refresher struct {
 	synced chan struct{} // closed when this server owns the prefix and has refreshed once
 }
 
-// soon requests a refresh. It never blocks.
 func (r *refresher) soon() { r.due.Send() }
 
 // first reports whether this was the first refresh, which waiting calls wait for. One goroutine calls it.

@@ -89,7 +89,6 @@ func bootAdvice(controller string) string {
 // killed meanwhile, the next one removes it.
 const checkGroup = "check"
 
-// tryController makes and removes a cgroup of a controller.
 func (h *Host) tryController(name string) error {
 	tree, ok := h.Trees.Controller(name)
 	if !ok {

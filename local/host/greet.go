@@ -25,7 +25,7 @@ func (h *Host) greet(ctx context.Context) error {
 	reached := time.After(reachWithin)
 	for {
 		answer, err := remote.Hello(ctx)
-		var away *launch.UnreachableError
+		_, away := errors.AsType[*launch.UnreachableError](err)
 		switch parent := "/" + h.config.CgroupParent; {
 		case err == nil && answer.Parent != parent:
 			return fmt.Errorf("the sandbox helper makes runners' cgroups below %s, not below %s: set the same --cgroup-parent for both", answer.Parent, parent)
@@ -36,7 +36,7 @@ func (h *Host) greet(ctx context.Context) error {
 			}
 			h.offered, h.Runtimes = answer.Network, answer.Runtimes
 			return nil
-		case !errors.As(err, &away):
+		case !away:
 			return err
 		}
 		select {

@@ -112,7 +112,6 @@ func Open(ctx context.Context, config Config) (*Host, error) {
 	return h, nil
 }
 
-// open makes the directory, locks it, and installs the helper.
 func (h *Host) open(ctx context.Context) error {
 	for _, sub := range []string{"bin", "state", "runners", "roots"} {
 		if err := os.MkdirAll(filepath.Join(h.config.Dir, sub), 0o700); err != nil {

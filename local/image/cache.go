@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -359,10 +358,9 @@ func (c *Cache) restore(s *stored, away string) error {
 
 // storeUse stores when images were last used, as the modification times of their records.
 func (c *Cache) storeUse() {
-	c.mu.Lock()
-	all := maps.Clone(c.images)
 	times := map[string]time.Time{}
-	for digest, s := range all {
+	c.mu.Lock()
+	for digest, s := range c.images {
 		times[digest] = s.used
 	}
 	c.mu.Unlock()

@@ -142,9 +142,9 @@ func (c *Cache) lead(ctx context.Context, p *pull) {
 		c.fail(p, err)
 		pause := pauses.Next()
 		var later <-chan time.Time // stays nil if retrying can't help
-		var pausing *pauseError
+		pausing, paused := errors.AsType[*pauseError](err)
 		switch {
-		case errors.As(err, &pausing):
+		case paused:
 			later = time.After(max(pause, time.Until(pausing.Until)))
 		case errors.Is(err, errLogin): // many failed logins can lock an account
 			later = time.After(lastPause)
@@ -204,13 +204,13 @@ func (c *Cache) change(p *pull, change func(*runtime.ImageStatus)) {
 func (c *Cache) fail(p *pull, err error) {
 	c.config.Logger.Warn("an image couldn't be pulled", zap.String("digest", p.digest), zap.Error(err))
 	reason := "the server's log says why"
-	var known *runtime.Error
+	known, explained := errors.AsType[*runtime.Error](err)
 	switch {
-	case tree.IsFull(err) && !errors.As(err, &known):
+	case tree.IsFull(err) && !explained:
 		reason = "the server's disk is full: free some space in its data directory"
 	case errors.Is(err, errSlow):
 		reason = fmt.Sprintf("it took longer than %v, the limit of --image-timeout", c.config.Within)
-	case errors.As(err, &known):
+	case explained:
 		reason = known.Message
 	}
 	c.change(p, func(s *runtime.ImageStatus) { s.State, s.Reason = runtime.ImageFailed, reason })

@@ -73,13 +73,13 @@ func (s *Sandbox) warm(ctx context.Context) error {
 		}
 	}
 	message := "its interpreter couldn't be loaded; the server's log says more"
-	var known *agent.Error
+	known, refused := errors.AsType[*agent.Error](err)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		message = fmt.Sprintf("its interpreter wasn't loaded within %s", warmWithin)
-	case errors.As(err, &known) && known.Field == "modules":
+	case refused && known.Field == "modules":
 		message = fmt.Sprintf("the module %s of warm.modules %s", known.Path, known.Message)
-	case errors.As(err, &known):
+	case refused:
 		message = fmt.Sprintf("its interpreter (warm.interpreter %s) couldn't be loaded: %s", runtime.InterpreterPython, known.Error())
 	}
 	return &sandbox.Failure{Message: message, Err: fmt.Errorf("warm up: %w", err)}

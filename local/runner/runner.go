@@ -121,7 +121,7 @@ func New(config Config, s Status) *Runner {
 		again:    syncs.NewHint(), tried: make(chan struct{}),
 	}
 	r.Sandbox = &Sandbox{
-		Group: s.Group, Counters: newCounters(r.log, config.Environment.Isolation == runtime.IsolationGVisor), config: config,
+		Group: s.Group, Counters: &Counters{log: r.log, ownKernel: config.Environment.Isolation == runtime.IsolationGVisor}, config: config,
 		network: config.Network.Runner(config.ID, s.Group, config.Environment.Network, config.Ports, r),
 	}
 	r.steps = r.Sandbox
@@ -260,7 +260,6 @@ func (r *Runner) Run(shutdown context.Context) {
 	r.remove(shutdown)
 }
 
-// close releases the handle.
 func (r *Runner) close() {
 	if r.handle != nil {
 		r.handle.Close()
@@ -308,7 +307,6 @@ func (r *Runner) live(ctx context.Context) *Exit {
 	return &exit
 }
 
-// attempt makes the runner once.
 func (r *Runner) attempt(ctx context.Context) error {
 	counts, began := r.config.Counts, time.Now()
 	release, err := r.config.Admit(ctx)

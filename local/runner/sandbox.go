@@ -137,7 +137,6 @@ func (s *Sandbox) Reattach(ctx context.Context, p Process, slot int) (Handle, er
 	return first, nil
 }
 
-// hold records a running sandbox.
 func (s *Sandbox) hold(p Process, slot int, groups cgroup.Groups, kills int64) {
 	s.Counters.Hold(groups, kills)
 	s.network.Hold(slot, p.Start, p.Address)
@@ -176,8 +175,8 @@ func untilRead(ctx context.Context, read func() error) error {
 // EACCES, EMFILE and a hidden process. Other errors say that its process or its cgroups no longer exist; EINVAL says
 // that its process id is now a thread's.
 func unread(err error) bool {
-	var number syscall.Errno
-	return errors.Is(err, errHidden) || errors.As(err, &number) && number != unix.ESRCH && number != unix.EINVAL && !gone(err)
+	number, failed := errors.AsType[syscall.Errno](err)
+	return errors.Is(err, errHidden) || failed && number != unix.ESRCH && number != unix.EINVAL && !gone(err)
 }
 
 // Exited returns why the agent ended, as far as the kernel's counters say.

@@ -14,8 +14,7 @@ func (f *Failure) Unwrap() error { return f.Err }
 
 // FailureOf returns err as a Failure, with a general message if it isn't one.
 func FailureOf(err error) Failure {
-	var f *Failure
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*Failure](err); ok {
 		return Failure{f.Message, f.Unrecoverable, err}
 	}
 	return Failure{Message: "it couldn't be started; the server's log says why", Err: err}

@@ -305,7 +305,6 @@ func (s *Scheduler) Allocations(f runtime.AllocationFilter) ([]runtime.Allocatio
 	}, f, func(a runtime.Allocation) string { return string(a.ID) })
 }
 
-// collectAtIntervals collects at each interval until ctx ends.
 func (s *Scheduler) collectAtIntervals(ctx context.Context) {
 	ticker := time.NewTicker(s.config.Collect.Every)
 	defer ticker.Stop()

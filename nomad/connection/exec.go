@@ -46,7 +46,6 @@ type ExitError struct {
 	Stderr string
 }
 
-// Error implements error.
 func (e *ExitError) Error() string {
 	return fmt.Sprintf("it ended with exit code %d: %s", e.Code, e.Stderr)
 }
@@ -146,8 +145,7 @@ func (x *Exec) Read(p []byte) (int, error) {
 	for len(x.rest) == 0 {
 		_, text, err := x.ws.Read(context.Background())
 		if err != nil {
-			var closed websocket.CloseError
-			if errors.As(err, &closed) {
+			if closed, ok := errors.AsType[websocket.CloseError](err); ok {
 				return 0, fmt.Errorf("alloc exec ended: %s", FirstLine(closed.Reason))
 			}
 			return 0, err

@@ -55,7 +55,7 @@ type Access struct {
 }
 
 // Open listens for runners' DNS queries, if the config enables networks. An error doesn't stop the
-// server: it is reported as a problem, and Ready returns it.
+// server: it is reported as a problem, and Supported returns it.
 func Open(config *Config, helper Helper, log *zap.Logger, problems *health.Problems) *Access {
 	a := &Access{config: config, helper: helper, log: log, problems: problems, runners: map[runtime.RunnerID]*Runner{}}
 	if config == nil {
@@ -90,9 +90,6 @@ func (a *Access) open() error {
 	a.resolver, a.ports = names, &portMapper{At: a.config.Address, First: a.config.First, Last: a.config.Last}
 	return nil
 }
-
-// Ready returns why new runners can't have a network, if they can't.
-func (a *Access) Ready() error { return a.err }
 
 // Run answers DNS queries and verifies packet filters until ctx ends, and waits for its goroutines.
 // It verifies filters even if new runners can't have a network.

@@ -110,7 +110,6 @@ func jump(chain string) []expr.Any {
 	return []expr.Any{&expr.Verdict{Kind: expr.VerdictGoto, Chain: chain}}
 }
 
-// keyType returns the type of addresses in a set.
 func keyType(v6 bool) nftables.SetDatatype {
 	if v6 {
 		return nftables.TypeIP6Addr

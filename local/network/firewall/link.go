@@ -213,7 +213,6 @@ func connect(e end, own []netip.Addr, neighbours []neighbour, source netip.Addr)
 	}, "the addresses of link %s didn't get active in time", e.link.Attrs().Name)
 }
 
-// hostNetwork returns the network that contains only a.
 func hostNetwork(a netip.Addr) *net.IPNet {
 	return &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}
 }

@@ -178,7 +178,6 @@ func makeSlot(dir string, owner int, want Limits) error {
 	return nil
 }
 
-// limitPart sets the limits of all commands together.
 func limitPart(controller, dir string, want Limits) error {
 	switch controller {
 	case "pids":
@@ -229,8 +228,5 @@ func (g Group) parts() ([]string, error) {
 	if g.V2 {
 		all = append(all, filepath.Join(g.Dir, Agent), below)
 	}
-	for i := range Slots + 1 {
-		all = append(all, filepath.Join(below, slotName(i)))
-	}
-	return all, nil
+	return append(all, slots(below)...), nil
 }

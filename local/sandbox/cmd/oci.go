@@ -146,7 +146,6 @@ func limit(pid int, q *helper.Request, s *specs.Spec) (cgroups.Manager, error) {
 	return m, nil
 }
 
-// mountState makes and mounts the sandbox's state directory.
 func mountState(c helper.Config, q *helper.Request) error {
 	at := filepath.Join(c.State, q.ID)
 	for _, dir := range []string{at, stateMount} {
@@ -204,7 +203,6 @@ func ofRuntime(name string, err error) error {
 	return fmt.Errorf("the runtime %s refused: %w", name, err)
 }
 
-// answered returns the answer about a sandbox whose first process is pid.
 func answered(pid int, groups cgroup.Groups) (helper.Answer, error) {
 	start, err := helper.StartTime(pid)
 	return helper.Answer{PID: pid, Start: start, Groups: groups}, err

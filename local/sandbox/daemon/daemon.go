@@ -94,7 +94,6 @@ func Listen(ctx context.Context, config string, log *log.Logger) error {
 	return nil
 }
 
-// open locks the directory, and cleans up after the last helper.
 func (d *daemon) open() (err error) {
 	c := d.config
 	if !helper.ValidParent(c.Parent) {

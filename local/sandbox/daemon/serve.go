@@ -209,7 +209,6 @@ func (d *daemon) check(q *helper.Request, files []*os.File) error {
 	return check(int(files[0].Fd()))
 }
 
-// checkDirectory returns an error unless a descriptor is a directory.
 func checkDirectory(fd int) error {
 	_, err := ownerOf(fd)
 	return err
@@ -225,7 +224,6 @@ func (d *daemon) checkOutside(fd int) error {
 	return err
 }
 
-// ownerOf returns the owner of a directory.
 func ownerOf(fd int) (uid int, err error) {
 	var info unix.Stat_t
 	if err := unix.Fstat(fd, &info); err != nil {

@@ -20,7 +20,6 @@ const (
 	workWithin  = 6 * time.Hour // of one worker
 )
 
-// errAnswered means that the request was answered already.
 var errAnswered = errors.New("it was answered")
 
 // work runs a process that works on a directory, as root in a user namespace of the owners of

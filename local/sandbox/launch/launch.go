@@ -92,7 +92,6 @@ func (l Direct) run(ctx context.Context, group string, q helper.Request, files .
 	return answer, nil
 }
 
-// runOnce performs a request with a process of its own.
 func (l Direct) runOnce(ctx context.Context, group string, q helper.Request, files []*os.File) (helper.Answer, error) {
 	l.Config.Parent = path.Dir(group)
 	config, err := json.Marshal(l.Config)

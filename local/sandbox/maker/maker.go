@@ -23,7 +23,6 @@ const stages = 4
 // firstWithin bounds how long a first process may take for its script, on a busy machine.
 const firstWithin = 20 * time.Second
 
-// deviceDir is mounted once for all sandboxes.
 const deviceDir = "/dev"
 
 // A Maker makes sandboxes around one root directory, and ends them. Its methods are safe for
@@ -292,7 +291,6 @@ func checkTimeNamespace(pid int, s *specs.Spec) error {
 	return nil
 }
 
-// kernelAtLeast reports whether the kernel has at least this version.
 func kernelAtLeast(major, minor int) bool {
 	var name unix.Utsname
 	if unix.Uname(&name) != nil {

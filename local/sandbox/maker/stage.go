@@ -31,7 +31,6 @@ type stage struct {
 	jobs chan job
 }
 
-// A job is a stage's work for one sandbox.
 type job struct {
 	root  *os.File // an image's root: a detached mount, nil for the shared root
 	extra []bind   // further mounts for this sandbox
@@ -198,7 +197,6 @@ func under(root string, all []specs.Mount) (moved []specs.Mount) {
 	return moved
 }
 
-// deviceNames are the machine's devices in every sandbox.
 var deviceNames = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
 // openDevices opens the devices of deviceNames; the caller closes them, also after an error.

@@ -101,7 +101,6 @@ func SweepRoots(dir string, used []string) (failed error) {
 	return failed
 }
 
-// matches returns the machine's paths that match any of the patterns.
 func matches(patterns []string) []string {
 	var all []string
 	for _, pattern := range patterns {
@@ -133,7 +132,6 @@ func (b *builder) directory(at string) {
 	}
 }
 
-// target makes a mount point for the machine's file or directory at.
 func (b *builder) target(at string) {
 	info, err := os.Stat(at)
 	switch {
@@ -146,7 +144,6 @@ func (b *builder) target(at string) {
 	}
 }
 
-// link copies the machine's symbolic link at, if there is one.
 func (b *builder) link(at string) {
 	if to, err := os.Readlink(at); err == nil {
 		b.symlink(to, at)

@@ -160,7 +160,6 @@ var rlimits = []specs.POSIXRlimit{
 	{Type: "RLIMIT_RTTIME", Soft: unix.RLIM_INFINITY, Hard: unix.RLIM_INFINITY},
 }
 
-// fewestStack is the kernel's default for a process's stack, in bytes.
 const fewestStack = 8 << 20
 
 // StackLimit returns how large the stack of each process of a sandbox may become, in bytes: nearly
