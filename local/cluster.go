@@ -11,11 +11,14 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -296,4 +299,76 @@ func (c *Cluster) Limitations() []string { return c.host.Limitations() }
 // watches. Mark causes no hint: its caller knows of the change.
 func (c *Cluster) Watch(ctx context.Context, hint func(runtime.EnvironmentID)) error {
 	return c.changes.Watch(ctx, hint)
+}
+
+// Run runs the cluster until ctx ends. Then it removes all runners with their processes, mounts and
+// groups, and returns what couldn't be removed. The record of a claimed runner stays, so the next
+// server lists it as GONE. With Config.Keep it leaves all runners running for the next server
+// instead. Run waits for every goroutine of the cluster. It is called once; the Cluster can't be
+// used afterwards.
+func (c *Cluster) Run(ctx context.Context) error {
+	var parts, images sync.WaitGroup
+	parts.Go(func() { c.scheduler.Run(ctx) })
+	parts.Go(func() { c.measureAtIntervals(ctx) })
+	parts.Go(func() { c.network.Run(ctx) })
+	images.Go(func() { c.images.Run(ctx) })
+	images.Go(func() { c.runCaches(ctx) })
+	<-ctx.Done()
+	parts.Wait()
+	c.mu.Lock()
+	c.stopping = true // from now on Start, Mark and Remove refuse
+	ending := slices.Collect(maps.Values(c.entries))
+	c.mu.Unlock()
+	var errs []error
+	if !c.config.Keep {
+		errs = c.removeAll(ending)
+	}
+	// Runners that haven't ended are left to the next server.
+	c.leaveRunners()
+	images.Wait() // last: deleting images must not delay the end of runners
+	c.Close()
+	return errors.Join(errs...)
+}
+
+// removeAll removes runners concurrently, and forgets those that aren't claimed.
+func (c *Cluster) removeAll(all []*entry) []error {
+	errs := make([]error, len(all))
+	var group sync.WaitGroup
+	for i, e := range all {
+		group.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 2*runner.CleanWithin)
+			defer cancel()
+			if there, _ := c.awaitRecord(ctx, e); !there {
+				return // its Start failed
+			}
+			errs[i] = c.endStopped(ctx, e, "the server was restarted")
+		})
+	}
+	group.Wait()
+	return errs
+}
+
+// endStopped ends a runner because a server has stopped, and waits until nothing is left of it. The record of
+// one that is claimed stays.
+func (c *Cluster) endStopped(ctx context.Context, e *entry, why string) error {
+	c.mu.Lock()
+	e.removing = true
+	e.forget = e.forget || !e.info.Claim.Held()
+	forget := e.forget
+	c.mu.Unlock()
+	c.end(e, runner.Exit{Reason: runtime.GoneStoppedOutside, Message: why})
+	if forget {
+		return c.awaitRemoval(ctx, e)
+	}
+	return e.runner.Wait(ctx)
+}
+
+// leaveRunners ends the goroutines that lead runners, and waits for them. The runners stay as they
+// are.
+func (c *Cluster) leaveRunners() {
+	c.mu.Lock()
+	c.stopping, c.left = true, true
+	c.mu.Unlock()
+	c.leave(errStopping())
+	c.leading.Wait()
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +18,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/sandbox/oci"
+	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
@@ -294,3 +296,82 @@ func (d *daemon) owned(command, id string) (held bool, err error) {
 }
 
 func (d *daemon) group(id string) string { return d.config.Parent + "/" + id }
+
+// turns serializes the requests for each sandbox.
+type turns struct {
+	mu   sync.Mutex               // guards busy
+	busy map[string]chan struct{} // by sandbox; closed when its request ends
+}
+
+// take waits until no other request works on id. The caller must call end.
+func (t *turns) take(ctx context.Context, id string) (end func(), err error) {
+	for {
+		t.mu.Lock()
+		ended, busy := t.busy[id]
+		if !busy {
+			ended = make(chan struct{})
+			t.busy[id] = ended
+		}
+		t.mu.Unlock()
+		if !busy {
+			return func() {
+				t.mu.Lock()
+				delete(t.busy, id)
+				t.mu.Unlock()
+				close(ended)
+			}, nil
+		}
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// Bounds of workers on images.
+const (
+	worksAtOnce = 4             // concurrent workers
+	workWithin  = 6 * time.Hour // of one worker
+)
+
+var errAnswered = errors.New("it was answered")
+
+// work runs a process that works on a directory, as root in a user namespace of the owners of
+// images' files, so as nobody on the machine. It can only change files of those owners and files
+// that everybody may change, whatever the directory is, and even if the process is compromised.
+func (d *daemon) work(ctx context.Context, conn *net.UnixConn, dir *os.File) error {
+	patience := time.NewTimer(doneWithin)
+	defer patience.Stop()
+	select {
+	case d.works <- struct{}{}:
+		defer func() { <-d.works }()
+	case <-patience.C:
+		return fmt.Errorf("%d processes work on images already; try again later", worksAtOnce)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, workWithin)
+	defer cancel()
+	peer, err := conn.File()
+	if err != nil {
+		return err
+	}
+	defer peer.Close()
+	cmd := launch.WorkerCommand(ctx, d.config.Worker, peer, dir)
+	users := []syscall.SysProcIDMap{{ContainerID: 0, HostID: spec.ImageOwners, Size: spec.UIDs}}
+	cmd.SysProcAttr.UidMappings, cmd.SysProcAttr.GidMappings, cmd.SysProcAttr.GidMappingsEnableSetgroups = users, users, true
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 0, Gid: 0} // ids of the namespace; no supplementary groups
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start a process to work on images: %w", err)
+	}
+	err = send(conn, helper.Answer{PID: cmd.Process.Pid})
+	if err != nil {
+		cancel()
+	}
+	_ = conn.Close() // the process has its own descriptor
+	if err := errors.Join(err, peer.Close(), cmd.Wait()); err != nil {
+		d.log.Printf("work on an image: %v", err)
+	}
+	return errAnswered
+}
