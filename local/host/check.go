@@ -8,12 +8,13 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/moby/sys/mountinfo"
 
 	"github.com/rockpool/rockpool/local/uids"
 )
@@ -21,16 +22,13 @@ import (
 // Chrooted reports whether this process runs in a chroot: its root isn't that of its mount
 // namespace.
 func Chrooted() bool {
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter("/"))
 	if err != nil {
 		return false
 	}
 	// Only mounts below this process's root are listed. A chroot at a mount point has one at /, like
 	// the namespace's root, so the first process of the same namespace is compared, too.
-	atRoot := slices.ContainsFunc(strings.Split(string(mounts), "\n"), func(line string) bool {
-		fields := strings.Fields(line)
-		return len(fields) > 4 && fields[4] == "/"
-	})
+	atRoot := len(mounts) > 0
 	first, firstErr := os.Readlink("/proc/1/ns/mnt")
 	own, ownErr := os.Readlink("/proc/self/ns/mnt")
 	if atRoot && (firstErr != nil || ownErr != nil || first != own) {

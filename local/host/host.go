@@ -174,11 +174,7 @@ func (h *Host) Close() {
 }
 
 // Prune removes the cgroups above the runners' cgroups, if they are empty.
-func (h *Host) Prune() {
-	for group := "/" + h.config.CgroupParent; group != "/"; group = filepath.Dir(group) {
-		h.Trees.Prune(group)
-	}
-}
+func (h *Host) Prune() { h.Trees.Prune("/" + h.config.CgroupParent) }
 
 // Ready returns why no sandbox can be started; nil: they can.
 func (h *Host) Ready() error { return h.unready }
@@ -231,14 +227,8 @@ func (h *Host) Release(id runtime.RunnerID, slots ...int) error {
 		return os.RemoveAll(dir)
 	}
 	if _, err := os.Lstat(dir); err == nil && len(slots) == 0 {
-		all, err := h.Ranges.Held(h.RunnersDir())
-		if err != nil {
-			return fmt.Errorf("find its ranges of user ids: %w", err)
-		}
-		for slot, holder := range all {
-			if holder == dir {
-				slots = append(slots, slot)
-			}
+		if err := h.releaseRanges(func(holder string) bool { return holder == dir }); err != nil {
+			return err
 		}
 	}
 	// The directory is deleted last: until then, the next server finds what is left of the runner
@@ -256,19 +246,21 @@ func (h *Host) SweepRanges(known map[runtime.RunnerID]bool) error {
 	if h.Direct == nil {
 		return nil
 	}
+	return h.releaseRanges(func(holder string) bool { return !known[runtime.RunnerID(filepath.Base(holder))] })
+}
+
+// releaseRanges releases the ranges of user ids of some holders.
+func (h *Host) releaseRanges(of func(holder string) bool) error {
 	held, err := h.Ranges.Held(h.RunnersDir())
 	if err != nil {
-		return err
+		return fmt.Errorf("find ranges of user ids: %w", err)
 	}
-	for n, holder := range held {
-		if known[runtime.RunnerID(filepath.Base(holder))] {
-			continue
-		}
-		if err := h.Ranges.Release(n, holder); err != nil {
-			return err
+	for slot, holder := range held {
+		if of(holder) {
+			err = errors.Join(err, h.Ranges.Release(slot, holder))
 		}
 	}
-	return nil
+	return err
 }
 
 // Bounds of the wait for a listening helper. It may be starting, too. If systemd holds its socket,

@@ -96,7 +96,7 @@ type Runner struct {
 	again syncs.Hint // Stop was called
 
 	mu      sync.Mutex              // guards the fields below
-	events  []Event                 // the latest; replaced, never changed in place
+	events  []runtime.TaskEvent     // the latest; replaced, never changed in place
 	stop    *Exit                   // set by the first Stop
 	ending  bool                    // it was stopped, or has ended
 	cancel  context.CancelCauseFunc // ends Run's live context
@@ -178,11 +178,7 @@ func (r *Runner) report(result error, last bool) {
 func (r *Runner) Events() []runtime.TaskEvent {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := make([]runtime.TaskEvent, len(r.events))
-	for i, e := range r.events {
-		all[i] = runtime.TaskEvent(e)
-	}
-	return all
+	return slices.Clone(r.events)
 }
 
 // PortsMapped implements access.Owner.
@@ -425,7 +421,7 @@ func (r *Runner) record(kind runtime.TaskEventKind, detail string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	kept := r.events[max(0, len(r.events)-runtime.KeptTaskEvents+1):]
-	r.events = append(slices.Clone(kept), Event{At: time.Now(), Kind: kind, Detail: detail})
+	r.events = append(slices.Clone(kept), runtime.TaskEvent{At: time.Now(), Kind: kind, Detail: detail})
 }
 
 // stopped returns the Exit of the first Stop, and nil before. Once set, it doesn't change.

@@ -16,6 +16,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
 // createWithin bounds how long the helper may take to make a sandbox.
@@ -164,10 +165,8 @@ func untilRead(ctx context.Context, read func() error) error {
 		if err == nil || !unread(err) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, findOutEvery) != nil {
 			return fmt.Errorf("%w: %w", ErrUnread, err)
-		case <-time.After(findOutEvery):
 		}
 	}
 }

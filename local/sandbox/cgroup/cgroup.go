@@ -6,7 +6,6 @@
 package cgroup
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +13,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/moby/sys/mountinfo"
 )
 
 // A Hierarchy is one mounted tree of cgroups.
@@ -29,20 +30,15 @@ type Hierarchies []Hierarchy
 
 // Mounted returns the trees that this process sees, and an error if there is none.
 func Mounted() (Hierarchies, error) {
-	f, err := os.Open("/proc/self/mountinfo")
+	mounts, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read mountinfo: %w", err)
 	}
-	defer f.Close()
 	var all Hierarchies
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		if h, ok := parseMount(lines.Text()); ok && !all.has(h) {
+	for _, m := range mounts {
+		if h := hierarchyOf(m); !all.has(h) {
 			all = append(all, h)
 		}
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("read mountinfo: %w", err)
 	}
 	if len(all) == 0 {
 		return nil, errors.New("no cgroup file system is mounted: mount one at /sys/fs/cgroup")
@@ -50,27 +46,14 @@ func Mounted() (Hierarchies, error) {
 	return all, nil
 }
 
-// parseMount reads one line of mountinfo (proc_pid_mountinfo(5)):
-// "id parent major:minor root mount options… - type source super-options".
-func parseMount(line string) (Hierarchy, bool) {
-	before, after, found := strings.Cut(line, " - ")
-	left, right := strings.Fields(before), strings.Fields(after)
-	if !found || len(left) < 6 || len(right) < 3 {
-		return Hierarchy{}, false
-	}
-	h := Hierarchy{Root: left[3], Mount: left[4], V2: right[0] == "cgroup2"}
-	if h.V2 {
-		return h, true
-	}
-	if right[0] != "cgroup" {
-		return Hierarchy{}, false
-	}
-	for _, option := range strings.Split(right[2], ",") {
-		if option != "rw" && option != "ro" && !strings.HasPrefix(option, "release_agent=") {
+func hierarchyOf(m *mountinfo.Info) Hierarchy {
+	h := Hierarchy{Root: m.Root, Mount: m.Mountpoint, V2: m.FSType == "cgroup2"}
+	for _, option := range strings.Split(m.VFSOptions, ",") {
+		if !h.V2 && option != "rw" && option != "ro" && !strings.HasPrefix(option, "release_agent=") {
 			h.Controllers = append(h.Controllers, option)
 		}
 	}
-	return h, true
+	return h
 }
 
 // has reports whether the tree is listed already; it may be mounted twice.

@@ -88,9 +88,7 @@ func Listen(ctx context.Context, config string, log *log.Logger) error {
 	log.Printf("listening for user %d; sandboxes are below %s", d.config.UID, d.config.Parent)
 	d.serve(ctx, listener)
 	d.launch.Maker.Close()
-	for group := d.config.Parent; group != "/"; group = filepath.Dir(group) {
-		d.trees.Prune(group)
-	}
+	d.trees.Prune(d.config.Parent)
 	return nil
 }
 

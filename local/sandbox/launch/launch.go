@@ -93,8 +93,7 @@ func (l Direct) run(ctx context.Context, group string, q helper.Request, files .
 }
 
 func (l Direct) runOnce(ctx context.Context, group string, q helper.Request, files []*os.File) (helper.Answer, error) {
-	l.Config.Parent = path.Dir(group)
-	config, err := json.Marshal(l.Config)
+	cmd, err := l.command(ctx, helper.Once, path.Dir(group))
 	if err != nil {
 		return helper.Answer{}, err
 	}
@@ -105,22 +104,11 @@ func (l Direct) runOnce(ctx context.Context, group string, q helper.Request, fil
 	// A helper that writes without end must not fill the server's memory.
 	answers := bounded{left: helper.MaxMessage}
 	complaints := bounded{left: 4096}
-	cmd := exec.CommandContext(ctx, l.Path, helper.Once, string(config))
-	cmd.Args[0] = "rockpool-sandbox"
 	cmd.Env = []string{"GOMAXPROCS=1"}
-	cmd.Dir = "/"
-	cmd.Stdin = bytes.NewReader(request)
-	cmd.Stdout = &answers
-	cmd.Stderr = &complaints
-	if l.Lock != nil {
-		files = append(files, l.Lock)
-	}
-	cmd.ExtraFiles = files
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(request), &answers, &complaints
+	cmd.ExtraFiles = append(files, cmd.ExtraFiles...)
 	// Otherwise a process that holds the helper's output open would keep Run from returning.
 	cmd.WaitDelay = time.Second
-	// Its own mount namespace, so that no mount is left on the machine whenever it dies; its own
-	// session, so that Ctrl-C in the server's terminal doesn't reach it.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Setsid: true}
 	var ran error
 	switch {
 	case l.Config.Rootless == nil:
@@ -142,6 +130,25 @@ func (l Direct) runOnce(ctx context.Context, group string, q helper.Request, fil
 		return helper.Answer{}, fmt.Errorf("rockpool-sandbox gave no answer: %w", cmp.Or(ran, err))
 	}
 	return answer, cmp.Or(err, ran)
+}
+
+// command returns a command of rockpool-sandbox that shares the lock. It has its own mount namespace, so that
+// no mount is left on the machine whenever it dies. It has its own session, so that Ctrl-C in the server's
+// terminal doesn't reach it.
+func (l Direct) command(ctx context.Context, mode, parent string) (*exec.Cmd, error) {
+	l.Config.Parent = parent
+	config, err := json.Marshal(l.Config)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, l.Path, mode, string(config))
+	cmd.Args[0] = "rockpool-sandbox"
+	cmd.Dir = "/"
+	if l.Lock != nil {
+		cmd.ExtraFiles = []*os.File{l.Lock}
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Setsid: true}
+	return cmd, nil
 }
 
 // A RefusalError is an error that rockpool-sandbox answered.

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -136,22 +135,11 @@ func socketPair() (own *net.UnixConn, its *os.File, err error) {
 	return conn.(*net.UnixConn), os.NewFile(uintptr(pair[1]), "socket"), nil
 }
 
-// makerCommand returns the command of a maker. Like a helper for one request, it has its own mount
-// namespace and session, and shares the lock.
+// makerCommand returns the command of a maker. Each order has its own parent.
 func (l Direct) makerCommand(parent string) (*exec.Cmd, error) {
-	l.Config.Parent = parent // each order has its own
-	config, err := json.Marshal(l.Config)
-	if err != nil {
-		return nil, err
+	cmd, err := l.command(context.Background(), helper.Maker, parent)
+	if err == nil {
+		cmd.Env, cmd.Stderr = []string{"GOGC=400"}, os.Stderr
 	}
-	cmd := exec.Command(l.Path, helper.Maker, string(config))
-	cmd.Args[0] = "rockpool-sandbox"
-	cmd.Env = []string{"GOGC=400"}
-	cmd.Dir = "/"
-	cmd.Stderr = os.Stderr
-	if l.Lock != nil {
-		cmd.ExtraFiles = []*os.File{l.Lock}
-	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Setsid: true}
-	return cmd, nil
+	return cmd, err
 }

@@ -7,7 +7,7 @@
 // until the maker has read the limits back. Of the maker's code it runs only the loop over that
 // list, and it gets none of the maker's other descriptors.
 //
-// A [stage] has mounted once what all sandboxes of a server share: the root directory, the
+// A stage has mounted once what all sandboxes of a server share: the root directory, the
 // machine's directories that are shown in it, and /dev. Each sandbox gets a copy of these mounts.
 //
 // The methods of a [Maker] are safe for concurrent use, for different sandboxes.
@@ -64,7 +64,7 @@ func New(root string, s *specs.Spec) (*Maker, error) {
 		}
 	}
 	for range stages {
-		if err := newStage(root, shared, device, m.jobs); err != nil {
+		if err := startStage(root, shared, device, m.jobs); err != nil {
 			close(m.jobs) // ends the stages that were started
 			return nil, fmt.Errorf("mount what sandboxes share: %w", err)
 		}

@@ -25,13 +25,6 @@ const (
 // stageMount is where a stage builds its root, in its own mount namespace.
 const stageMount = "/run/rockpool"
 
-// A stage is a thread with its own mounts: those that sandboxes share, and /proc, because the
-// kernel lets a sandbox mount /proc only where one is visible. Of the machine it contains only what
-// sandboxes may see. First processes are cloned from this thread.
-type stage struct {
-	jobs chan job
-}
-
 type job struct {
 	root  *os.File // an image's root: a detached mount, nil for the shared root
 	extra []bind   // further mounts for this sandbox
@@ -108,24 +101,30 @@ func attach(tree *os.File, root, at string) error {
 	return nil
 }
 
-// newStage starts a stage's goroutine around a root directory, with the mounts that all sandboxes
-// share. The goroutine ends when jobs is closed.
-func newStage(root string, shared []specs.Mount, device specs.Mount, jobs chan job) error {
-	s := &stage{jobs: jobs}
+// startStage starts a stage's goroutine around a root directory. Its thread has its own mounts: those that
+// all sandboxes share, and /proc, because the kernel lets a sandbox mount /proc only where one is visible.
+// Of the machine it contains only what sandboxes may see. First processes are cloned from this thread. The
+// goroutine ends when jobs is closed.
+func startStage(root string, shared []specs.Mount, device specs.Mount, jobs chan job) error {
 	ready := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine, and its mounts with it
-		err := s.build(root, shared, device)
+		err := buildStage(root, shared, device)
 		ready <- err
-		if err == nil {
-			s.serve()
+		if err != nil {
+			return
+		}
+		for j := range jobs {
+			pid, err := j.do()
+			j.free()
+			j.done <- cloned{pid, err}
 		}
 	}()
 	return <-ready
 }
 
-// build makes the stage's mounts, and leaves the machine's. It changes the calling thread.
-func (s *stage) build(root string, shared []specs.Mount, device specs.Mount) error {
+// buildStage makes the stage's mounts, and leaves the machine's. It changes the calling thread.
+func buildStage(root string, shared []specs.Mount, device specs.Mount) error {
 	binds := []bind{}
 	defer func() {
 		for _, b := range binds {
@@ -242,16 +241,8 @@ func buildDevices(at string, m specs.Mount, devices []bind) error {
 }
 
 // serve does jobs until the channel is closed.
-func (s *stage) serve() {
-	for j := range s.jobs {
-		pid, err := s.do(j)
-		j.free()
-		j.done <- cloned{pid, err}
-	}
-}
-
 // do mounts what a job needs, clones its first process, and unmounts everything again.
-func (s *stage) do(j job) (pid int, err error) {
+func (j job) do() (pid int, err error) {
 	root := hostRoot
 	if j.root != nil {
 		root = imageRoot
@@ -259,7 +250,7 @@ func (s *stage) do(j job) (pid int, err error) {
 			return 0, err
 		}
 		defer func() { err = errors.Join(err, unmount(root)) }()
-		if err := s.copyDevices(); err != nil {
+		if err := copyDevices(); err != nil {
 			return 0, err
 		}
 	}
@@ -275,7 +266,7 @@ func (s *stage) do(j job) (pid int, err error) {
 }
 
 // copyDevices mounts the shared /dev in an image's root, too.
-func (s *stage) copyDevices() error {
+func copyDevices() error {
 	b, err := openBind(specs.Mount{Source: hostRoot + "/dev", Destination: "/dev", Options: []string{"rbind"}})
 	if err != nil {
 		return err

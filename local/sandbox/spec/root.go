@@ -7,7 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
+
+	"github.com/moby/sys/mountinfo"
 )
 
 // BuildRoot makes, at dir, the read-only root directory that all sandboxes share: every mount
@@ -75,14 +76,12 @@ var ownFiles = map[string]string{
 // RemoveRoot deletes a root directory that no sandbox uses. It refuses if anything is mounted
 // below: with the machine's /usr mounted there, deleting would destroy it.
 func RemoveRoot(dir string) error {
-	text, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
+	switch {
+	case err != nil:
 		return err
-	}
-	for line := range strings.Lines(string(text)) {
-		if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4]+"/", dir+"/") {
-			return fmt.Errorf("%s is mounted: unmount it first", fields[4])
-		}
+	case len(mounts) > 0:
+		return fmt.Errorf("%s is mounted: unmount it first", mounts[0].Mountpoint)
 	}
 	return os.RemoveAll(dir)
 }
