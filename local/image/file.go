@@ -188,11 +188,7 @@ func readSaved(parts blobs, raw []byte, tag string) (*source, error) {
 		if err != nil {
 			return nil, err
 		}
-		digest, _, err := v1.SHA256(bytes.NewReader(config))
-		if err != nil {
-			return nil, err
-		}
-		s.digest = digest.String()
+		s.digest = digestOf(config).String()
 		for i, name := range m.Layers {
 			content, size, err := parts.open(name)
 			if err != nil {

@@ -91,10 +91,7 @@ func (f *remoteUnpacker) send(kind byte, content []byte) error {
 }
 
 func (f *remoteUnpacker) request(ctx context.Context, kind byte, content any) error {
-	text, err := json.Marshal(content)
-	if err != nil {
-		return err
-	}
+	text, _ := json.Marshal(content) // it can't fail
 	return f.answered(ctx, f.send(kind, text))
 }
 

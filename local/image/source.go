@@ -53,10 +53,6 @@ func newSource(rawManifest, rawConfig []byte, on v1.Platform, open func(v1.Descr
 	if err != nil {
 		return nil, tree.Invalid("its manifest can't be read", err)
 	}
-	digest, _, err := v1.SHA256(bytes.NewReader(rawManifest))
-	if err != nil {
-		return nil, err
-	}
 	if err := matches("configuration", rawConfig, manifest.Config.Digest); err != nil {
 		return nil, err
 	}
@@ -64,7 +60,7 @@ func newSource(rawManifest, rawConfig []byte, on v1.Platform, open func(v1.Descr
 	if err != nil {
 		return nil, err
 	}
-	s.digest = digest.String()
+	s.digest = digestOf(rawManifest).String()
 	for i, l := range manifest.Layers {
 		if l.Size < 0 || l.Size > maxLayer {
 			return nil, tree.TooLarge("its layer %d has an invalid size: %d bytes", i+1, l.Size)
@@ -105,11 +101,15 @@ func (s *source) size() (total int64) {
 
 // matches returns an error unless raw has the digest want. what names raw in the error.
 func matches(what string, raw []byte, want v1.Hash) error {
-	got, _, err := v1.SHA256(bytes.NewReader(raw))
-	if err == nil && got != want {
-		err = mismatch(what, got.String(), want.String())
+	if got := digestOf(raw); got != want {
+		return mismatch(what, got.String(), want.String())
 	}
-	return err
+	return nil
+}
+
+func digestOf(raw []byte) v1.Hash {
+	digest, _, _ := v1.SHA256(bytes.NewReader(raw)) // it can't fail
+	return digest
 }
 
 // mismatch is the error of bytes that were perhaps corrupted in transfer: a retry can succeed.

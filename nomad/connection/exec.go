@@ -53,10 +53,7 @@ func (e *ExitError) Error() string {
 }
 
 func (c *Client) execAt(ctx context.Context, address *url.URL, client *http.Client, allocation, task string, argv []string) (*Exec, error) {
-	command, err := json.Marshal(argv)
-	if err != nil {
-		return nil, err
-	}
+	command, _ := json.Marshal(argv) // it can't fail
 	at := *address
 	at.Path = "/v1/client/allocation/" + url.PathEscape(allocation) + "/exec"
 	parameters := url.Values{"task": {task}, "tty": {"false"}, "command": {string(command)}}
@@ -114,10 +111,7 @@ func (x *Exec) heartbeat(ctx context.Context) {
 
 // send fails after callWithin, so that a peer that doesn't read can't block it forever.
 func (x *Exec) send(frame api.ExecStreamingInput) error {
-	text, err := json.Marshal(frame)
-	if err != nil {
-		return err
-	}
+	text, _ := json.Marshal(frame) // it can't fail
 	x.writing.Lock()
 	defer x.writing.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), callWithin)

@@ -93,14 +93,8 @@ func (l Direct) run(ctx context.Context, group string, q helper.Request, files .
 }
 
 func (l Direct) runOnce(ctx context.Context, group string, q helper.Request, files []*os.File) (helper.Answer, error) {
-	cmd, err := l.command(ctx, helper.Once, path.Dir(group))
-	if err != nil {
-		return helper.Answer{}, err
-	}
-	request, err := json.Marshal(q)
-	if err != nil {
-		return helper.Answer{}, err
-	}
+	cmd := l.command(ctx, helper.Once, path.Dir(group))
+	request, _ := json.Marshal(q) // it can't fail
 	// A helper that writes without end must not fill the server's memory.
 	answers := bounded{left: helper.MaxMessage}
 	complaints := bounded{left: 4096}
@@ -135,12 +129,9 @@ func (l Direct) runOnce(ctx context.Context, group string, q helper.Request, fil
 // command returns a command of rockpool-sandbox that shares the lock. It has its own mount namespace, so that
 // no mount is left on the machine whenever it dies. It has its own session, so that Ctrl-C in the server's
 // terminal doesn't reach it.
-func (l Direct) command(ctx context.Context, mode, parent string) (*exec.Cmd, error) {
+func (l Direct) command(ctx context.Context, mode, parent string) *exec.Cmd {
 	l.Config.Parent = parent
-	config, err := json.Marshal(l.Config)
-	if err != nil {
-		return nil, err
-	}
+	config, _ := json.Marshal(l.Config) // it can't fail
 	cmd := exec.CommandContext(ctx, l.Path, mode, string(config))
 	cmd.Args[0] = "rockpool-sandbox"
 	cmd.Dir = "/"
@@ -148,7 +139,7 @@ func (l Direct) command(ctx context.Context, mode, parent string) (*exec.Cmd, er
 		cmd.ExtraFiles = []*os.File{l.Lock}
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Setsid: true}
-	return cmd, nil
+	return cmd
 }
 
 // A RefusalError is an error that rockpool-sandbox answered.

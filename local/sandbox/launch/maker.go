@@ -45,7 +45,7 @@ func (m *Maker) Close() {
 }
 
 // send sends an order with its descriptors to the maker; it starts one if necessary.
-func (m *Maker) send(start func() (*exec.Cmd, error), text, rights []byte) error {
+func (m *Maker) send(command func() *exec.Cmd, text, rights []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
@@ -59,7 +59,7 @@ func (m *Maker) send(start func() (*exec.Cmd, error), text, rights []byte) error
 		_ = m.conn.Close() // it has ended or hangs
 		m.conn = nil
 	}
-	if err := m.start(start); err != nil {
+	if err := m.start(command()); err != nil {
 		return fmt.Errorf("start the maker of sandboxes: %w", err)
 	}
 	_, _, err := m.conn.WriteMsgUnix(text, rights, nil)
@@ -67,11 +67,7 @@ func (m *Maker) send(start func() (*exec.Cmd, error), text, rights []byte) error
 }
 
 // start starts the process of a maker. The caller holds mu.
-func (m *Maker) start(prepare func() (*exec.Cmd, error)) error {
-	cmd, err := prepare()
-	if err != nil {
-		return err
-	}
+func (m *Maker) start(cmd *exec.Cmd) error {
 	conn, its, err := socketPair()
 	if err != nil {
 		return err
@@ -87,10 +83,7 @@ func (m *Maker) start(prepare func() (*exec.Cmd, error)) error {
 }
 
 func (l Direct) order(ctx context.Context, parent string, q helper.Request, files []*os.File) (helper.Answer, error) {
-	text, err := json.Marshal(helper.Order{Request: q, Parent: parent})
-	if err != nil {
-		return helper.Answer{}, err
-	}
+	text, _ := json.Marshal(helper.Order{Request: q, Parent: parent}) // it can't fail
 	own, its, err := socketPair()
 	if err != nil {
 		return helper.Answer{}, err
@@ -100,7 +93,7 @@ func (l Direct) order(ctx context.Context, parent string, q helper.Request, file
 	for _, f := range files {
 		fds = append(fds, int(f.Fd()))
 	}
-	err = l.Maker.send(func() (*exec.Cmd, error) { return l.makerCommand(parent) }, text, unix.UnixRights(fds...))
+	err = l.Maker.send(func() *exec.Cmd { return l.makerCommand(parent) }, text, unix.UnixRights(fds...))
 	// The maker has its own copy now. With this one open, Read wouldn't notice that the maker
 	// ended.
 	_ = its.Close()
@@ -136,10 +129,8 @@ func socketPair() (own *net.UnixConn, its *os.File, err error) {
 }
 
 // makerCommand returns the command of a maker. Each order has its own parent.
-func (l Direct) makerCommand(parent string) (*exec.Cmd, error) {
-	cmd, err := l.command(context.Background(), helper.Maker, parent)
-	if err == nil {
-		cmd.Env, cmd.Stderr = []string{"GOGC=400"}, os.Stderr
-	}
-	return cmd, err
+func (l Direct) makerCommand(parent string) *exec.Cmd {
+	cmd := l.command(context.Background(), helper.Maker, parent)
+	cmd.Env, cmd.Stderr = []string{"GOGC=400"}, os.Stderr
+	return cmd
 }

@@ -124,10 +124,7 @@ func (r Remote) begin(ctx context.Context, q helper.Request, file *os.File) (con
 		return conn, answer, err
 	}
 	q.Protocol = helper.Protocol
-	text, err := json.Marshal(q)
-	if err != nil {
-		return conn, answer, err
-	}
+	text, _ := json.Marshal(q) // it can't fail
 	var rights []byte
 	if file != nil {
 		rights = unix.UnixRights(int(file.Fd()))
