@@ -246,61 +246,6 @@ func (c *Cluster) openNetwork() {
 	c.network = access.Open(c.config.Network, made, c.config.Logger, c.problems)
 }
 
-// Close releases the directory and the runners. Call it if Run isn't called. It removes no runner.
-func (c *Cluster) Close() {
-	c.host.Prune()
-	c.close()
-}
-
-func (c *Cluster) close() {
-	c.leaveRunners()
-	if c.network != nil {
-		c.network.Close()
-	}
-	if c.host != nil {
-		c.host.Close()
-	}
-}
-
-// Dial connects to a runner's agent. RUNNER_GONE: the runner doesn't exist or is ending.
-// CLUSTER_UNAVAILABLE: it is starting, or its agent can't be reached. The caller closes the
-// connection.
-func (c *Cluster) Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, error) {
-	c.mu.Lock()
-	e := c.entries[id]
-	live := e != nil && !e.removing && e.info.State.Before(runtime.RunnerStopping)
-	starting := live && e.info.State == runtime.RunnerStarting
-	c.mu.Unlock()
-	switch {
-	case !live:
-		return nil, gone(id)
-	case starting:
-		return nil, runtime.Errorf(runtime.CodeClusterUnavailable, "runner %s is starting", id)
-	}
-	conn, err := c.host.Dial(ctx, id)
-	if err != nil && ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	if err != nil {
-		return nil, runtime.Wrap(runtime.CodeClusterUnavailable, err, "the agent of runner %s is unreachable", id)
-	}
-	return conn, nil
-}
-
-// gone returns the error of calls for a runner that doesn't exist or has ended.
-func gone(id runtime.RunnerID) error {
-	return runtime.Errorf(runtime.CodeRunnerGone, "runner %s doesn't exist or has ended", id)
-}
-
-// Limitations is that of host.Host.
-func (c *Cluster) Limitations() []string { return c.host.Limitations() }
-
-// Watch implements runtime.Cluster. The first hint, for all environments, comes as soon as it
-// watches. Mark causes no hint: its caller knows of the change.
-func (c *Cluster) Watch(ctx context.Context, hint func(runtime.EnvironmentID)) error {
-	return c.changes.Watch(ctx, hint)
-}
-
 // Run runs the cluster until ctx ends. Then it removes all runners with their processes, mounts and
 // groups, and returns what couldn't be removed. The record of a claimed runner stays, so the next
 // server lists it as GONE. With Config.Keep it leaves all runners running for the next server
@@ -371,4 +316,59 @@ func (c *Cluster) leaveRunners() {
 	c.mu.Unlock()
 	c.leave(errStopping())
 	c.leading.Wait()
+}
+
+// Close releases the directory and the runners. Call it if Run isn't called. It removes no runner.
+func (c *Cluster) Close() {
+	c.host.Prune()
+	c.close()
+}
+
+func (c *Cluster) close() {
+	c.leaveRunners()
+	if c.network != nil {
+		c.network.Close()
+	}
+	if c.host != nil {
+		c.host.Close()
+	}
+}
+
+// Dial connects to a runner's agent. RUNNER_GONE: the runner doesn't exist or is ending.
+// CLUSTER_UNAVAILABLE: it is starting, or its agent can't be reached. The caller closes the
+// connection.
+func (c *Cluster) Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, error) {
+	c.mu.Lock()
+	e := c.entries[id]
+	live := e != nil && !e.removing && e.info.State.Before(runtime.RunnerStopping)
+	starting := live && e.info.State == runtime.RunnerStarting
+	c.mu.Unlock()
+	switch {
+	case !live:
+		return nil, gone(id)
+	case starting:
+		return nil, runtime.Errorf(runtime.CodeClusterUnavailable, "runner %s is starting", id)
+	}
+	conn, err := c.host.Dial(ctx, id)
+	if err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, runtime.Wrap(runtime.CodeClusterUnavailable, err, "the agent of runner %s is unreachable", id)
+	}
+	return conn, nil
+}
+
+// gone returns the error of calls for a runner that doesn't exist or has ended.
+func gone(id runtime.RunnerID) error {
+	return runtime.Errorf(runtime.CodeRunnerGone, "runner %s doesn't exist or has ended", id)
+}
+
+// Limitations is that of host.Host.
+func (c *Cluster) Limitations() []string { return c.host.Limitations() }
+
+// Watch implements runtime.Cluster. The first hint, for all environments, comes as soon as it
+// watches. Mark causes no hint: its caller knows of the change.
+func (c *Cluster) Watch(ctx context.Context, hint func(runtime.EnvironmentID)) error {
+	return c.changes.Watch(ctx, hint)
 }
