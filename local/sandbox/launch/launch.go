@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -100,7 +101,7 @@ func (l Direct) runOnce(ctx context.Context, group string, q helper.Request, fil
 	complaints := bounded{left: 4096}
 	cmd.Env = []string{"GOMAXPROCS=1"}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(request), &answers, &complaints
-	cmd.ExtraFiles = append(files, cmd.ExtraFiles...)
+	cmd.ExtraFiles = slices.Concat(files, cmd.ExtraFiles)
 	// Otherwise a process that holds the helper's output open would keep Run from returning.
 	cmd.WaitDelay = time.Second
 	var ran error
