@@ -14,6 +14,7 @@ import (
 	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/local/runner"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
 // measureEvery is the interval of measurements: memory can be added to a machine, or its limit of
@@ -21,15 +22,8 @@ import (
 const measureEvery = 30 * time.Second
 
 func (c *Cluster) measureAtIntervals(ctx context.Context) {
-	tick := time.NewTicker(measureEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			c.measure()
-		case <-ctx.Done():
-			return
-		}
+	for backoff.Sleep(ctx, measureEvery) == nil {
+		c.measure()
 	}
 }
 

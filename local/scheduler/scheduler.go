@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
 // A Scheduler decides when each runner gets its allocation on this machine. Its methods are safe for
@@ -306,15 +307,8 @@ func (s *Scheduler) Allocations(f runtime.AllocationFilter) ([]runtime.Allocatio
 }
 
 func (s *Scheduler) collectAtIntervals(ctx context.Context) {
-	ticker := time.NewTicker(s.config.Collect.Every)
-	defer ticker.Stop()
-	for {
-		select {
-		case now := <-ticker.C:
-			s.collect(now)
-		case <-ctx.Done():
-			return
-		}
+	for backoff.Sleep(ctx, s.config.Collect.Every) == nil {
+		s.collect(time.Now())
 	}
 }
 

@@ -167,24 +167,23 @@ func pass(to, from *net.TCPConn) {
 // sharedSlots limit how many things all runners do concurrently. Each runner always gets a first one, which doesn't
 // count for all. It gets one more while it has fewer than are free for all, so busy runners leave some for others.
 type sharedSlots struct {
-	each int           // of one runner, at most
-	all  chan struct{} // a value for each one that counts for all
+	all, each int // most that count for all, and most of one runner
+
+	mu    sync.Mutex // guards the fields below, and those of each runnerSlots
+	taken int        // those that count for all
 }
 
-func newSharedSlots(all, each int) *sharedSlots {
-	return &sharedSlots{each: each, all: make(chan struct{}, all)}
-}
+func newSharedSlots(all, each int) *sharedSlots { return &sharedSlots{all: all, each: each} }
 
 // A runnerSlots is what one runner may take. Its methods are safe for concurrent use.
 type runnerSlots struct {
-	of          *sharedSlots
-	first, more chan struct{} // a value for each slot
+	of    *sharedSlots
+	first bool // the one that doesn't count for all is taken
+	more  int  // taken ones that count for all
 }
 
 // Share returns the slots of one runner, which has taken none yet.
-func (s *sharedSlots) Share() *runnerSlots {
-	return &runnerSlots{of: s, first: make(chan struct{}, 1), more: make(chan struct{}, s.each-1)}
-}
+func (s *sharedSlots) Share() *runnerSlots { return &runnerSlots{of: s} }
 
 // Go calls f in a goroutine of parts, with a slot. It reports false if the runner gets none now.
 func (s *runnerSlots) Go(parts *sync.WaitGroup, f func()) bool {
@@ -200,24 +199,24 @@ func (s *runnerSlots) Go(parts *sync.WaitGroup, f func()) bool {
 
 // Take takes a slot, and returns a function that releases it. It reports false if the runner gets none now.
 func (s *runnerSlots) Take() (release func(), ok bool) {
-	select {
-	case s.first <- struct{}{}:
-		return func() { <-s.first }, true
-	default:
+	of := s.of
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	if !s.first {
+		s.first = true
+		return func() {
+			of.mu.Lock()
+			defer of.mu.Unlock()
+			s.first = false
+		}, true
 	}
-	if len(s.more) >= cap(s.of.all)-len(s.of.all) {
+	if s.more >= min(of.each-1, of.all-of.taken) {
 		return nil, false
 	}
-	select {
-	case s.more <- struct{}{}:
-	default:
-		return nil, false
-	}
-	select {
-	case s.of.all <- struct{}{}:
-		return func() { <-s.of.all; <-s.more }, true
-	default:
-		<-s.more
-		return nil, false
-	}
+	s.more, of.taken = s.more+1, of.taken+1
+	return func() {
+		of.mu.Lock()
+		defer of.mu.Unlock()
+		s.more, of.taken = s.more-1, of.taken-1
+	}, true
 }
