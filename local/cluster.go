@@ -11,11 +11,14 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -83,7 +86,7 @@ type Cluster struct {
 	waited          *timing.Histogram // from a runner's registration to its allocation
 	tiers           []string          // descriptions, as of the server's start
 	problems        *health.Problems
-	cached          chan struct{}   // capacity 1: an environment has changed, so that a language may need a cache
+	cached          syncs.Hint      // an environment has changed, so that a language may need a cache
 	environmentTurn fairqueue.Slots // capacity 1: held while an environment is written to the store, then to memory
 	drainTurn       fairqueue.Slots // capacity 1: held while draining is started or ended
 
@@ -140,7 +143,7 @@ func New(ctx context.Context, config Config) (*Cluster, error) {
 		counts:          runner.NewCounts(),
 		waited:          timing.New(health.StartBounds()...),
 		problems:        health.NewProblems(config.Logger),
-		cached:          make(chan struct{}, 1),
+		cached:          syncs.NewHint(),
 		environmentTurn: make(fairqueue.Slots, 1),
 		drainTurn:       make(fairqueue.Slots, 1),
 		leave:           leave,
@@ -243,13 +246,84 @@ func (c *Cluster) openNetwork() {
 	c.network = access.Open(c.config.Network, made, c.config.Logger, c.problems)
 }
 
+// Run runs the cluster until ctx ends. Then it removes all runners with their processes, mounts and
+// groups, and returns what couldn't be removed. The record of a claimed runner stays, so the next
+// server lists it as GONE. With Config.Keep it leaves all runners running for the next server
+// instead. Run waits for every goroutine of the cluster. It is called once; the Cluster can't be
+// used afterwards.
+func (c *Cluster) Run(ctx context.Context) error {
+	var parts, images sync.WaitGroup
+	parts.Go(func() { c.scheduler.Run(ctx) })
+	parts.Go(func() { c.measureAtIntervals(ctx) })
+	parts.Go(func() { c.network.Run(ctx) })
+	images.Go(func() { c.images.Run(ctx) })
+	images.Go(func() { c.runCaches(ctx) })
+	<-ctx.Done()
+	parts.Wait()
+	c.mu.Lock()
+	c.stopping = true // from now on Start, Mark and Remove refuse
+	ending := slices.Collect(maps.Values(c.entries))
+	c.mu.Unlock()
+	var errs []error
+	if !c.config.Keep {
+		errs = c.removeAll(ending)
+	}
+	// Runners that haven't ended are left to the next server.
+	c.leaveRunners()
+	images.Wait() // last: deleting images must not delay the end of runners
+	c.Close()
+	return errors.Join(errs...)
+}
+
+// removeAll removes runners concurrently, and forgets those that aren't claimed.
+func (c *Cluster) removeAll(all []*entry) []error {
+	errs := make([]error, len(all))
+	var group sync.WaitGroup
+	for i, e := range all {
+		group.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 2*runner.CleanWithin)
+			defer cancel()
+			if there, _ := c.awaitRecord(ctx, e); !there {
+				return // its Start failed
+			}
+			errs[i] = c.endStopped(ctx, e, "the server was restarted")
+		})
+	}
+	group.Wait()
+	return errs
+}
+
+// endStopped ends a runner because a server has stopped, and waits until nothing is left of it. The record of
+// one that is claimed stays.
+func (c *Cluster) endStopped(ctx context.Context, e *entry, why string) error {
+	c.mu.Lock()
+	e.removing = true
+	e.forget = e.forget || !e.info.Claim.Held()
+	forget := e.forget
+	c.mu.Unlock()
+	c.end(e, runner.Exit{Reason: runtime.GoneStoppedOutside, Message: why})
+	if forget {
+		return c.awaitRemoval(ctx, e)
+	}
+	return e.runner.Wait(ctx)
+}
+
+// leaveRunners ends the goroutines that lead runners, and waits for them. The runners stay as they
+// are.
+func (c *Cluster) leaveRunners() {
+	c.mu.Lock()
+	c.stopping, c.left = true, true
+	c.mu.Unlock()
+	c.leave(errStopping())
+	c.leading.Wait()
+}
+
 // Close releases the directory and the runners. Call it if Run isn't called. It removes no runner.
 func (c *Cluster) Close() {
 	c.host.Prune()
 	c.close()
 }
 
-// close closes what open has opened.
 func (c *Cluster) close() {
 	c.leaveRunners()
 	if c.network != nil {

@@ -57,7 +57,6 @@ func (c *Cluster) newEntry(r runtime.Runner, priority runtime.Priority, record r
 	return e
 }
 
-// jobOf returns the scheduler's job for a runner.
 func jobOf(r runtime.Runner, priority runtime.Priority) scheduler.Job {
 	env := r.Environment
 	return scheduler.Job{ID: r.ID, Tenant: env.Tenant, Environment: env.ID, Resources: sandbox.Footprint(env), Priority: priority}

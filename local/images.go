@@ -60,7 +60,6 @@ func (c *Cluster) ImageStatus(pin runtime.ImagePin) runtime.ImageStatus {
 	return c.images.Status(pin.Digest)
 }
 
-// wantImage starts pulling an environment's image, if it has one.
 func (c *Cluster) wantImage(env runtime.Environment) {
 	if env.Pin.Digest != "" {
 		c.images.Want(env.Image, env.Pin.Digest)

@@ -19,7 +19,6 @@ import (
 	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/local/image"
 	"github.com/rockpool/rockpool/local/image/tree"
-	"github.com/rockpool/rockpool/local/runner"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/uids"
 	"github.com/rockpool/rockpool/runtime"
@@ -63,7 +62,7 @@ func (l *fakeLauncher) Create(_ context.Context, _ string, q helper.Request, lis
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.made[q.ID] = cmd
-	started, err := runner.StartTime(cmd.Process.Pid)
+	started, err := helper.StartTime(cmd.Process.Pid)
 	return helper.Answer{PID: cmd.Process.Pid, Start: started}, err
 }
 

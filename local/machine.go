@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	goruntime "runtime"
@@ -10,28 +11,22 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/local/host"
+	"github.com/rockpool/rockpool/local/runner"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
 // measureEvery is the interval of measurements: memory can be added to a machine, or its limit of
 // processes raised, while runners wait for that.
 const measureEvery = 30 * time.Second
 
-// measureAtIntervals measures the machine until ctx ends.
 func (c *Cluster) measureAtIntervals(ctx context.Context) {
-	tick := time.NewTicker(measureEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			c.measure()
-		case <-ctx.Done():
-			return
-		}
+	for backoff.Sleep(ctx, measureEvery) == nil {
+		c.measure()
 	}
 }
 
-// measure updates the scheduler with the machine's present resources.
 func (c *Cluster) measure() {
 	machine, err := measure(c.host.Machine.CoreMHz)
 	if err == nil && machine != c.scheduler.Node().Machine {
@@ -78,4 +73,32 @@ func processLimit(paths ...string) (lowest int, err error) {
 		}
 	}
 	return lowest, nil
+}
+
+// Check tests whether this machine can isolate programs: it makes one sandbox, starts the agent in
+// it and removes it. The sandbox appears in no list. The error names everything that is missing,
+// one per line, with what to do. STORAGE_FULL: only disk space is missing, so nothing new can be
+// created.
+func (c *Cluster) Check(ctx context.Context) error {
+	if err := errors.Join(c.host.Missing()...); err != nil {
+		return err
+	}
+	err := c.tryRunner(ctx)
+	if host.IsFull(err) {
+		return runtime.Wrap(runtime.CodeStorageFull, err, "no runner can start because the server's disk is full: free some space in its data directory")
+	}
+	if err != nil {
+		return errors.Join(append([]error{fmt.Errorf("a sandbox can't be made on this machine: %w", err)}, c.host.Suspects()...)...)
+	}
+	return nil
+}
+
+func (c *Cluster) tryRunner(ctx context.Context) error {
+	env := runtime.Environment{
+		ID: "check", Revision: 1, RunnerRevision: 1,
+		Image: runtime.DefaultImage, Isolation: runtime.IsolationNamespaces, Resources: runtime.DefaultResources(),
+	}
+	r := runtime.Runner{ID: runtime.NewRunnerID(), Environment: env, State: runtime.RunnerStarting}
+	// The entry isn't added to the cluster's entries, so no list shows it.
+	return c.newEntry(r, runtime.PriorityRefill, runner.Record{}).runner.Try(ctx)
 }

@@ -248,7 +248,7 @@ func testNextServer(t *testing.T) {
 	if err := names.Close(); err != nil {
 		t.Error(err)
 	}
-	if b.network.Ready() == nil {
+	if b.network.Supported(runtime.Network{ExposedPorts: []int{80}}) == nil {
 		t.Fatal("the name server's port isn't missed")
 	}
 	if r, _ := b.runner(kept); r.State != runtime.RunnerIdle || len(r.Ports) != 0 {

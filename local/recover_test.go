@@ -18,6 +18,7 @@ import (
 	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/local/runner"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/sandboxtest"
@@ -229,11 +230,11 @@ func TestReattachRefusesOtherProcesses(t *testing.T) {
 	b := running(t)
 	id, other := b.begin(hostEnvironment()), b.begin(hostEnvironment())
 	stranger := os.Getpid()
-	strangerStart, err := runner.StartTime(stranger)
+	strangerStart, err := helper.StartTime(stranger)
 	if err != nil {
 		t.Fatal(err)
 	}
-	otherStart, err := runner.StartTime(b.agentOf(other))
+	otherStart, err := helper.StartTime(b.agentOf(other))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -151,23 +151,17 @@ func (c *Cluster) restoreRunner(ctx context.Context, e *entry, until time.Time) 
 	case runtime.RunnerStarting.Before(e.info.State) && e.info.State.Before(runtime.RunnerStopping):
 		c.config.Logger.Info("a runner of the last server has ended", zap.String("runner", string(e.id)), zap.String("was", string(e.info.State)), zap.Error(err))
 	}
-	e.lost, e.removing, e.forget = dead, dead, dead && !e.info.Claim.Held()
-	forget := e.forget
 	c.mu.Lock()
+	e.lost, e.removing = dead, dead
 	c.entries[e.id] = e
 	c.mu.Unlock()
 	if !dead {
 		c.lead(e)
 		return nil
 	}
-	c.end(e, runner.Exit{Reason: runtime.GoneStoppedOutside, Message: "it ended while no server ran, or its agent didn't answer the next one"})
 	within, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	if forget {
-		err = c.awaitRemoval(within, e)
-	} else {
-		err = e.runner.Wait(within)
-	}
+	err = c.endStopped(within, e, "it ended while no server ran, or its agent didn't answer the next one")
 	if err != nil && ctx.Err() == nil {
 		c.reportLeak(e, fmt.Sprintf("the last server's leftovers of it aren't removed yet: %v", err))
 	}

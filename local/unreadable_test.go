@@ -19,6 +19,7 @@ import (
 	"github.com/rockpool/rockpool/local/network/access"
 	"github.com/rockpool/rockpool/local/runner"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
+	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/fairqueue"
 	"github.com/rockpool/rockpool/runtime/health"
@@ -135,7 +136,7 @@ func unreadRunner(t *testing.T) (c *Cluster, e *entry, process runner.Process, f
 		config: Config{Config: host.Config{Logger: zap.NewNop()}, Store: newStore()}, entries: map[runtime.RunnerID]*entry{}, starts: fairqueue.NewLimiter(1), counts: runner.NewCounts(),
 		host: &host.Host{Removals: make(fairqueue.Slots, 1), Launcher: &removingLauncher{}, Trees: cgroup.Hierarchies{{Mount: mount, Root: "/", V2: true}}},
 	}
-	started, err := runner.StartTime(os.Getpid())
+	started, err := helper.StartTime(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}

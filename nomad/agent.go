@@ -100,9 +100,9 @@ func (c *Cluster) deliver(ctx context.Context, e *entry, w *agentWait) (refused 
 	}
 	err = c.delivery.To(ctx, node, w.allocation, access.Task, access.Stream)
 	w.delivered = err == nil
-	var refusal *connection.RefusalError
+	refusal, refuses := errors.AsType[*connection.RefusalError](err)
 	switch {
-	case errors.As(err, &refusal):
+	case refuses:
 		return refusal.Error(), err
 	// Until its task is listed as running, a failure is expected and doesn't count.
 	case err != nil && runs:

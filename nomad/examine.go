@@ -152,7 +152,6 @@ func (x *examination) oversubscription(ctx context.Context) {
 	}
 }
 
-// usualConnections is Nomad's default of http_max_conns_per_client.
 const usualConnections = 100
 
 func (x *examination) connections(ctx context.Context) {

@@ -16,7 +16,6 @@ import (
 // network is none if its daemon has no bridge. So this server inspects runners that should have
 // one.
 
-// A network is the result of inspecting a runner.
 type network int
 
 // The results of an inspection.

@@ -15,22 +15,17 @@ import (
 	"github.com/rockpool/rockpool/nomad/listing"
 	"github.com/rockpool/rockpool/nomad/state"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/syncs"
 )
 
 // A refresher reads Nomad's lists again. Runners returns what it finds.
 type refresher struct {
 	*listing.Rounds
-	due    chan struct{} // capacity 1: a refresh is pending
+	due    syncs.Hint    // a refresh is pending
 	synced chan struct{} // closed when this server owns the prefix and has refreshed once
 }
 
-// soon requests a refresh. It never blocks.
-func (r *refresher) soon() {
-	select {
-	case r.due <- struct{}{}:
-	default:
-	}
-}
+func (r *refresher) soon() { r.due.Send() }
 
 // first reports whether this was the first refresh, which waiting calls wait for. One goroutine calls it.
 func (r *refresher) first() bool {

@@ -18,6 +18,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/google/renameio/v2"
+
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/local/sandbox/oci"
 	"github.com/rockpool/rockpool/local/uids"
@@ -248,8 +250,5 @@ func (h *Host) showCache(r language.Recipe, kept string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(variables+".new", text, 0o644); err != nil {
-		return err
-	}
-	return errors.Join(os.Chmod(variables+".new", 0o644), os.Rename(variables+".new", variables))
+	return renameio.WriteFile(variables, text, 0o644, renameio.WithTempDir(filepath.Dir(variables)), renameio.WithStaticPermissions(0o644))
 }

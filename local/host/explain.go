@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/local/image/tree"
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/uids"
@@ -18,9 +19,8 @@ import (
 // can help. Err has all of it, for the log.
 func Explained(err error) error {
 	f := &sandbox.Failure{Err: err, Message: "the sandbox couldn't be made; the server's log says why"}
-	var refusal *launch.RefusalError
-	refused := errors.As(err, &refusal)
-	var away *launch.UnreachableError
+	refusal, refused := errors.AsType[*launch.RefusalError](err)
+	_, away := errors.AsType[*launch.UnreachableError](err)
 	switch {
 	case errors.Is(err, uids.ErrNone):
 		f.Message = "no range of user ids is free for it: remove some runners"
@@ -28,7 +28,7 @@ func Explained(err error) error {
 		f.Message = "the sandbox wasn't ready in time: the machine is too busy, or its CPU limit too low"
 	case refused && strings.Contains(refusal.Line, "OOM-killed"): // libcontainer's text
 		f.Message, f.Unrecoverable = "its memory limit is too low for its agent: raise it", true
-	case errors.As(err, &away):
+	case away:
 		f.Message = "the sandbox helper doesn't answer: check that it runs (rockpool helper)"
 	case IsFull(err):
 		f.Message = "the server's disk is full: free some space in its data directory"
@@ -59,7 +59,6 @@ func showable(line string) string {
 
 // IsFull reports whether an error is due to a full disk or an exceeded disk quota.
 func IsFull(err error) bool {
-	var refusal *launch.RefusalError
-	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || runtime.CodeOf(err) == runtime.CodeStorageFull ||
-		errors.As(err, &refusal) && strings.Contains(refusal.Line, unix.ENOSPC.Error())
+	refusal, refused := errors.AsType[*launch.RefusalError](err)
+	return tree.IsFull(err) || runtime.CodeOf(err) == runtime.CodeStorageFull || refused && strings.Contains(refusal.Line, unix.ENOSPC.Error())
 }

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -112,7 +113,6 @@ func Open(ctx context.Context, config Config) (*Host, error) {
 	return h, nil
 }
 
-// open makes the directory, locks it, and installs the helper.
 func (h *Host) open(ctx context.Context) error {
 	for _, sub := range []string{"bin", "state", "runners", "roots"} {
 		if err := os.MkdirAll(filepath.Join(h.config.Dir, sub), 0o700); err != nil {
@@ -174,11 +174,7 @@ func (h *Host) Close() {
 }
 
 // Prune removes the cgroups above the runners' cgroups, if they are empty.
-func (h *Host) Prune() {
-	for group := "/" + h.config.CgroupParent; group != "/"; group = filepath.Dir(group) {
-		h.Trees.Prune(group)
-	}
-}
+func (h *Host) Prune() { h.Trees.Prune("/" + h.config.CgroupParent) }
 
 // Ready returns why no sandbox can be started; nil: they can.
 func (h *Host) Ready() error { return h.unready }
@@ -231,14 +227,8 @@ func (h *Host) Release(id runtime.RunnerID, slots ...int) error {
 		return os.RemoveAll(dir)
 	}
 	if _, err := os.Lstat(dir); err == nil && len(slots) == 0 {
-		all, err := h.Ranges.Held(h.RunnersDir())
-		if err != nil {
-			return fmt.Errorf("find its ranges of user ids: %w", err)
-		}
-		for slot, holder := range all {
-			if holder == dir {
-				slots = append(slots, slot)
-			}
+		if err := h.releaseRanges(func(holder string) bool { return holder == dir }); err != nil {
+			return err
 		}
 	}
 	// The directory is deleted last: until then, the next server finds what is left of the runner
@@ -256,17 +246,110 @@ func (h *Host) SweepRanges(known map[runtime.RunnerID]bool) error {
 	if h.Direct == nil {
 		return nil
 	}
+	return h.releaseRanges(func(holder string) bool { return !known[runtime.RunnerID(filepath.Base(holder))] })
+}
+
+// releaseRanges releases the ranges of user ids of some holders.
+func (h *Host) releaseRanges(of func(holder string) bool) error {
 	held, err := h.Ranges.Held(h.RunnersDir())
 	if err != nil {
-		return err
+		return fmt.Errorf("find ranges of user ids: %w", err)
 	}
-	for n, holder := range held {
-		if known[runtime.RunnerID(filepath.Base(holder))] {
-			continue
+	for slot, holder := range held {
+		if of(holder) {
+			err = errors.Join(err, h.Ranges.Release(slot, holder))
 		}
-		if err := h.Ranges.Release(n, holder); err != nil {
+	}
+	return err
+}
+
+// Bounds of the wait for a listening helper. It may be starting, too. If systemd holds its socket,
+// a connection succeeds before the helper answers.
+const (
+	reachWithin = 5 * time.Second
+	greetWithin = 30 * time.Second
+)
+
+// greet checks that the listening helper is compatible with this server's settings.
+func (h *Host) greet(ctx context.Context) error {
+	remote := launch.Remote{Socket: h.config.HelperSocket}
+	silent := &launch.UnreachableError{Socket: remote.Socket, Err: fmt.Errorf("it hasn't answered for %s", greetWithin)}
+	ctx, cancel := context.WithTimeoutCause(ctx, greetWithin, silent)
+	defer cancel()
+	reached := time.After(reachWithin)
+	for {
+		answer, err := remote.Hello(ctx)
+		_, away := errors.AsType[*launch.UnreachableError](err)
+		switch parent := "/" + h.config.CgroupParent; {
+		case err == nil && answer.Parent != parent:
+			return fmt.Errorf("the sandbox helper makes runners' cgroups below %s, not below %s: set the same --cgroup-parent for both", answer.Parent, parent)
+		case err == nil:
+			// Otherwise New would fail later, at the first restored runner.
+			if err := h.Trees.Readable(parent); err != nil {
+				return fmt.Errorf("this server can't read the cgroups below %s: restart the sandbox helper to make them readable: %w", parent, err)
+			}
+			h.offered, h.Runtimes = answer.Network, answer.Runtimes
+			return nil
+		case !away:
+			return err
+		}
+		select {
+		case <-time.After(100 * time.Millisecond): // there is no other way to wait until it listens
+		case <-reached:
+			return err
+		case <-ctx.Done():
 			return err
 		}
 	}
+}
+
+// rootsDir returns the parent of the root directories of this server and earlier ones.
+func (h *Host) rootsDir() string { return filepath.Join(h.config.Dir, "roots") }
+
+// rootDir is this server's root directory. Runners of an earlier server keep using that server's.
+func (h *Host) rootDir() string { return filepath.Join(h.rootsDir(), h.Root) }
+
+// BuildRoot makes this server's root directory, unless it exists. If the disk is full, call it
+// again later.
+func (h *Host) BuildRoot(ctx context.Context) error {
+	if h.Direct == nil { // a listening helper makes its own
+		return nil
+	}
+	return h.rootTurn.Do(ctx, h.buildRoot)
+}
+
+// buildRoot makes the root directory once: afterwards the agent's binary is released, and further
+// calls do nothing. The caller has rootTurn.
+func (h *Host) buildRoot() error {
+	if h.config.Agent == nil {
+		return nil
+	}
+	err := spec.BuildRoot(h.rootDir(), h.Machine, h.config.Agent)
+	if offer := h.Direct.Config.Network; err == nil && offer != nil {
+		err = spec.WriteResolver(h.rootDir(), offer.Pool.Gateway())
+	}
+	if err != nil {
+		return fmt.Errorf("make the root directory of sandboxes: %w", err)
+	}
+	h.config.Agent = nil // installed: free its memory
 	return nil
+}
+
+// PrepareRoot makes the root directory at the server's start. After an error that retrying can't
+// fix, Ready returns that error.
+func (h *Host) PrepareRoot(ctx context.Context) {
+	if h.unready != nil {
+		return
+	}
+	if err := h.BuildRoot(ctx); err != nil && !IsFull(err) { // if the disk is full, the next runner's start retries
+		h.unready = err
+	}
+}
+
+// SweepRoots deletes the root directories that no sandbox uses.
+func (h *Host) SweepRoots(used []string) error {
+	if h.Direct == nil {
+		return nil
+	}
+	return spec.SweepRoots(h.rootsDir(), used)
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
-// rootless is what a server without root lacks.
 type rootless struct {
 	undelegated error    // why it has no delegated cgroup
 	losses      []string // features that its runners lack, besides limits

@@ -25,24 +25,19 @@ type Tier struct {
 
 // Tiers tests the configured runtimes concurrently, each for at most 15 s, and returns their tiers.
 func (h *Host) Tiers(ctx context.Context) []Tier {
-	all := make([]Tier, 0, len(h.Runtimes))
-	for _, name := range h.Runtimes {
-		t := Tier{Isolation: runtime.IsolationNamespaces, Runtime: name}
-		if name == oci.GVisor {
-			t = Tier{Isolation: runtime.IsolationGVisor}
-		}
-		all = append(all, t)
-	}
-	if h.Rootless() {
-		for i := range all {
-			all[i].Err = errors.New("its sandboxes need root: run a sandbox helper as root")
-		}
-		return all
-	}
+	all := make([]Tier, len(h.Runtimes))
 	var probing sync.WaitGroup
-	for i := range all {
+	for i, name := range h.Runtimes {
 		t := &all[i]
-		probing.Go(func() { t.Version, t.NoTime, t.Err = h.Launcher.Probe(ctx, t.Name()) })
+		*t = Tier{Isolation: runtime.IsolationNamespaces, Runtime: name}
+		if name == oci.GVisor {
+			*t = Tier{Isolation: runtime.IsolationGVisor}
+		}
+		if h.Rootless() {
+			t.Err = errors.New("its sandboxes need root: run a sandbox helper as root")
+			continue
+		}
+		probing.Go(func() { t.Version, t.NoTime, t.Err = h.Launcher.Probe(ctx, name) })
 	}
 	probing.Wait()
 	return all

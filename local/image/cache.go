@@ -1,3 +1,15 @@
+// Package image turns container images into root file systems. It pulls images from registries, and
+// reads OCI layouts and archives in one directory, through google/go-containerregistry. A stored
+// image is complete and never changes.
+//
+// [Cache.Resolve] pins a reference to a digest. [Cache.Want] stores the image. It is pulled once,
+// however many callers want it, and every byte is checked against the digest. It is unpacked
+// beneath an os.Root with owners, modes and links, synced to the disk, and only then renamed to its
+// final name. Incomplete pulls are deleted. A stored image is deleted only when it is unused and
+// room is needed.
+//
+// Layers are untrusted. Nothing in them can reach outside the image's directory, make a device,
+// give privileges, or exceed the limits of bytes, files and time.
 package image
 
 import (
@@ -6,7 +18,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -21,6 +32,7 @@ import (
 	"github.com/rockpool/rockpool/local/image/tree"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/fairqueue"
+	"github.com/rockpool/rockpool/runtime/syncs"
 )
 
 // Config configures a Cache: its directory, its limits, and how it reaches registries.
@@ -57,7 +69,7 @@ type Cache struct {
 	config     Config
 	registries *registries
 	leftovers  []string        // incomplete or old directories, which Run deletes
-	wake       chan struct{}   // a hint, capacity 1: a pull was added
+	wake       syncs.Hint      // a pull was added
 	slots      fairqueue.Slots // for pulls
 
 	mu     sync.Mutex // guards the fields below; held across renames, but no other I/O
@@ -95,7 +107,7 @@ func Open(config Config) (*Cache, error) {
 	}
 	c := &Cache{
 		config: config, registries: registries,
-		wake: make(chan struct{}, 1), slots: make(fairqueue.Slots, pullsAtOnce),
+		wake: syncs.NewHint(), slots: make(fairqueue.Slots, pullsAtOnce),
 		images: map[string]*stored{}, pulls: map[string]*pull{},
 	}
 	if err := os.MkdirAll(c.temp(), 0o700); err != nil {
@@ -358,10 +370,9 @@ func (c *Cache) restore(s *stored, away string) error {
 
 // storeUse stores when images were last used, as the modification times of their records.
 func (c *Cache) storeUse() {
-	c.mu.Lock()
-	all := maps.Clone(c.images)
 	times := map[string]time.Time{}
-	for digest, s := range all {
+	c.mu.Lock()
+	for digest, s := range c.images {
 		times[digest] = s.used
 	}
 	c.mu.Unlock()

@@ -206,8 +206,7 @@ func queryHelper(ctx context.Context, helper, registry string) (authn.AuthConfig
 	command.WaitDelay = time.Second
 	said, err := command.Output()
 	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) && strings.TrimSpace(string(said)) == notFound {
+		if _, ended := errors.AsType[*exec.ExitError](err); ended && strings.TrimSpace(string(said)) == notFound {
 			return authn.AuthConfig{}, nil
 		}
 		// The output may be the secret, so the error doesn't contain it.

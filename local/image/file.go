@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/image/tree"
-	"github.com/rockpool/rockpool/runtime"
 )
 
 // blobs are the parts of an image: files of an OCI layout, or entries of an archive.
@@ -189,11 +188,7 @@ func readSaved(parts blobs, raw []byte, tag string) (*source, error) {
 		if err != nil {
 			return nil, err
 		}
-		digest, _, err := v1.SHA256(bytes.NewReader(config))
-		if err != nil {
-			return nil, err
-		}
-		s.digest = digest.String()
+		s.digest = digestOf(config).String()
 		for i, name := range m.Layers {
 			content, size, err := parts.open(name)
 			if err != nil {
@@ -265,8 +260,7 @@ func openArchive(ctx context.Context, root *os.Root, name string) (*archive, err
 	a := &archive{file: file, entries: map[string]span{}}
 	if err := a.index(ctx); err != nil {
 		_ = file.Close()
-		var known *runtime.Error
-		if errors.As(err, &known) {
+		if tree.HasMessage(err) {
 			return nil, err
 		}
 		return nil, tree.Invalid(name+" is no tar archive (decompress a compressed one)", err)

@@ -24,13 +24,14 @@ import (
 	"github.com/rockpool/rockpool/local/image/tree"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/backoff"
+	"github.com/rockpool/rockpool/runtime/syncs"
 )
 
 // A pull is a wanted image that isn't stored yet.
 type pull struct {
 	digest string
-	again  chan struct{} // a hint, capacity 1: try immediately
-	review chan struct{} // a hint, capacity 1: it may be unused now
+	again  syncs.Hint // try immediately
+	review syncs.Hint // it may be unused now
 
 	reference string              // guarded by Cache.mu
 	status    runtime.ImageStatus // guarded by Cache.mu; without BytesDone
@@ -49,14 +50,14 @@ func (c *Cache) Want(reference, digest string) {
 	}
 	p := c.pulls[digest]
 	if p == nil {
-		p = &pull{digest: digest, again: make(chan struct{}, 1), review: make(chan struct{}, 1)}
+		p = &pull{digest: digest, again: syncs.NewHint(), review: syncs.NewHint()}
 		p.status = runtime.ImageStatus{Digest: digest, State: runtime.ImagePulling}
 		c.pulls[digest] = p
 		c.added = append(c.added, p)
 	}
 	p.reference = reference
 	p.retry()
-	hint(c.wake)
+	c.wake.Send()
 }
 
 // retry restarts a failed pull: the image was just found at its registry.
@@ -74,7 +75,7 @@ func (p *pull) retry() {
 	if p.status.State == runtime.ImageFailed {
 		p.status = runtime.ImageStatus{Digest: p.digest, State: runtime.ImagePulling}
 	}
-	hint(p.again)
+	p.again.Send()
 }
 
 // Review re-evaluates which pulls are wanted, after the result of Config.Used has changed.
@@ -82,15 +83,7 @@ func (c *Cache) Review() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range c.pulls {
-		hint(p.review)
-	}
-}
-
-// hint sends on a channel of capacity 1, unless a hint waits there already. It doesn't block.
-func hint(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
+		p.review.Send()
 	}
 }
 
@@ -133,10 +126,7 @@ const (
 // lead pulls an image, with retries, until it is stored, unused, or ctx ends.
 func (c *Cache) lead(ctx context.Context, p *pull) {
 	for pauses := (backoff.Backoff{First: firstPause, Last: lastPause}); ; {
-		select { // this try serves the hint
-		case <-p.again:
-		default:
-		}
+		p.again.Take() // this try serves the hint
 		if c.unused(p) {
 			return
 		}
@@ -152,9 +142,9 @@ func (c *Cache) lead(ctx context.Context, p *pull) {
 		c.fail(p, err)
 		pause := pauses.Next()
 		var later <-chan time.Time // stays nil if retrying can't help
-		var pausing *pauseError
+		pausing, paused := errors.AsType[*pauseError](err)
 		switch {
-		case errors.As(err, &pausing):
+		case paused:
 			later = time.After(max(pause, time.Until(pausing.Until)))
 		case errors.Is(err, errLogin): // many failed logins can lock an account
 			later = time.After(lastPause)
@@ -190,13 +180,7 @@ func (c *Cache) unused(p *pull) bool {
 	used := c.config.Used()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	select {
-	case <-p.again: // it was wanted again meanwhile
-		hint(p.again)
-		return false
-	default:
-	}
-	if used == nil || used[p.digest] {
+	if len(p.again) > 0 || used == nil || used[p.digest] { // with a hint it was wanted again meanwhile
 		return false
 	}
 	delete(c.pulls, p.digest)
@@ -220,13 +204,13 @@ func (c *Cache) change(p *pull, change func(*runtime.ImageStatus)) {
 func (c *Cache) fail(p *pull, err error) {
 	c.config.Logger.Warn("an image couldn't be pulled", zap.String("digest", p.digest), zap.Error(err))
 	reason := "the server's log says why"
-	var known *runtime.Error
+	known, explained := errors.AsType[*runtime.Error](err)
 	switch {
-	case tree.IsFull(err) && !errors.As(err, &known):
+	case tree.IsFull(err) && !explained:
 		reason = "the server's disk is full: free some space in its data directory"
 	case errors.Is(err, errSlow):
 		reason = fmt.Sprintf("it took longer than %v, the limit of --image-timeout", c.config.Within)
-	case errors.As(err, &known):
+	case explained:
 		reason = known.Message
 	}
 	c.change(p, func(s *runtime.ImageStatus) { s.State, s.Reason = runtime.ImageFailed, reason })

@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -154,11 +156,12 @@ func (r *registries) options(ctx context.Context, ref name.Reference) []remote.O
 
 // retryImmediately reports whether to repeat a request immediately: after a broken connection, not a timeout.
 func retryImmediately(err error) bool {
-	var slow net.Error
-	if errors.As(err, &slow) && slow.Timeout() {
-		return false
-	}
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, net.ErrClosed)
+	return !timedOut(err) && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, net.ErrClosed))
+}
+
+func timedOut(err error) bool {
+	slow, ok := errors.AsType[net.Error](err)
+	return ok && slow.Timeout()
 }
 
 // explain returns an error with a message for clients. A refusal (INVALID_INPUT) needs another
@@ -198,18 +201,17 @@ func (r *registries) explain(ctx context.Context, ref name.Reference, err error)
 
 // reachReason returns why a registry couldn't be reached, without any text of others, if that is known.
 func reachReason(err error) string {
-	var name *net.DNSError
-	var slow net.Error
+	name, unresolved := errors.AsType[*net.DNSError](err)
 	switch {
-	case errors.As(err, &name) && name.IsNotFound:
+	case unresolved && name.IsNotFound:
 		return ": the host name doesn't exist (DNS)"
-	case errors.As(err, &name):
+	case unresolved:
 		return ": the host name can't be resolved now (DNS)"
 	case errors.Is(err, unix.ECONNREFUSED):
 		return ": connection refused"
 	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
 		return ": there is no route to it"
-	case errors.As(err, &slow) && slow.Timeout():
+	case timedOut(err):
 		return ": it doesn't answer"
 	}
 	return ""
@@ -238,16 +240,14 @@ var errLogin = errors.New("the registry denies access with the server's credenti
 // redacted returns an error for the log without possible secrets: of a URL it keeps only the host,
 // and it drops what a registry or its token service wrote.
 func redacted(err error) error {
-	var answer *transport.Error
-	var request *url.Error
-	if errors.As(err, &answer) {
+	if answer, ok := errors.AsType[*transport.Error](err); ok {
 		where := "a request"
 		if q := answer.Request; q != nil {
 			where = fmt.Sprintf("%s %s://%s", q.Method, q.URL.Scheme, q.URL.Host)
 		}
 		return fmt.Errorf("%.500s: status %d", where, answer.StatusCode)
 	}
-	if errors.As(err, &request) {
+	if request, ok := errors.AsType[*url.Error](err); ok {
 		where := "?"
 		if u, failed := url.Parse(request.URL); failed == nil {
 			where = u.Scheme + "://" + u.Host
@@ -261,21 +261,64 @@ func redacted(err error) error {
 // redactedCause returns the cause of a failed request, unless it may contain text of the other side:
 // net/http quotes what it can't parse.
 func redactedCause(err error) error {
-	var answer *transport.Error
-	var request *url.Error
-	var network *net.OpError
-	var name *net.DNSError
-	var known *runtime.Error
-	var certificate *tls.CertificateVerificationError
-	var slow net.Error
 	switch {
-	case errors.As(err, &answer), errors.As(err, &request):
+	case is[*transport.Error](err), is[*url.Error](err):
 		return redacted(err)
-	case errors.As(err, &network), errors.As(err, &name), errors.As(err, &known), errors.As(err, &certificate), errors.Is(err, io.EOF), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case is[*net.OpError](err), is[*net.DNSError](err), is[*runtime.Error](err), is[*tls.CertificateVerificationError](err),
+		errors.Is(err, io.EOF), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return err
-	case errors.As(err, &slow) && slow.Timeout():
+	case timedOut(err):
 		return errors.New("it doesn't answer")
 	default:
 		return errors.New("its answer isn't HTTP, or has an invalid redirect")
 	}
+}
+
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
+
+// A Resolver resolves references at registries, for a cluster whose nodes pull images themselves.
+// Its methods are safe for concurrent use.
+type Resolver struct {
+	config     Config
+	registries *registries
+}
+
+// NewResolver returns a resolver of images for an architecture, named as GOARCH. Of config it uses
+// the settings of registries and Skeleton.
+func NewResolver(config Config, arch string) (*Resolver, error) {
+	r, err := newRegistries(config)
+	if err != nil {
+		return nil, err
+	}
+	r.platform.Architecture = arch
+	return &Resolver{config, r}, nil
+}
+
+// Resolve returns the image that a reference refers to now. INVALID_INPUT names the field image; it
+// wraps ErrUnknown if the registry doesn't have the image or denies access. CLUSTER_UNAVAILABLE:
+// the registry can't answer now. It takes at most 30 s.
+func (r *Resolver) Resolve(ctx context.Context, text string) (runtime.ImagePin, error) {
+	ref, err := parse(text, r.config.Plain)
+	if err != nil {
+		return runtime.ImagePin{}, err
+	}
+	if ref.registry == nil {
+		return runtime.ImagePin{}, tree.Invalid("file: references work on a single machine only", nil)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, resolveWithin, errSlow)
+	defer cancel()
+	s, err := r.registries.open(ctx, ref.registry, "")
+	if err != nil {
+		return runtime.ImagePin{}, err
+	}
+	covered := slices.Clone(r.config.Skeleton.Directories)
+	for volume := range s.config.Config.Volumes { // runners can't access volumes
+		covered = append(covered, path.Clean("/"+volume))
+	}
+	pin, err := s.pin(r.config.Skeleton.Home, covered)
+	pin.Account = s.config.Config.User
+	return pin, err
 }

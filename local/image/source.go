@@ -3,13 +3,16 @@ package image
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"path"
+	"path/filepath"
 	goruntime "runtime"
 	"slices"
 	"strings"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/rockpool/rockpool/local/image/tree"
@@ -50,10 +53,6 @@ func newSource(rawManifest, rawConfig []byte, on v1.Platform, open func(v1.Descr
 	if err != nil {
 		return nil, tree.Invalid("its manifest can't be read", err)
 	}
-	digest, _, err := v1.SHA256(bytes.NewReader(rawManifest))
-	if err != nil {
-		return nil, err
-	}
 	if err := matches("configuration", rawConfig, manifest.Config.Digest); err != nil {
 		return nil, err
 	}
@@ -61,7 +60,7 @@ func newSource(rawManifest, rawConfig []byte, on v1.Platform, open func(v1.Descr
 	if err != nil {
 		return nil, err
 	}
-	s.digest = digest.String()
+	s.digest = digestOf(rawManifest).String()
 	for i, l := range manifest.Layers {
 		if l.Size < 0 || l.Size > maxLayer {
 			return nil, tree.TooLarge("its layer %d has an invalid size: %d bytes", i+1, l.Size)
@@ -102,11 +101,15 @@ func (s *source) size() (total int64) {
 
 // matches returns an error unless raw has the digest want. what names raw in the error.
 func matches(what string, raw []byte, want v1.Hash) error {
-	got, _, err := v1.SHA256(bytes.NewReader(raw))
-	if err == nil && got != want {
-		err = mismatch(what, got.String(), want.String())
+	if got := digestOf(raw); got != want {
+		return mismatch(what, got.String(), want.String())
 	}
-	return err
+	return nil
+}
+
+func digestOf(raw []byte) v1.Hash {
+	digest, _, _ := v1.SHA256(bytes.NewReader(raw)) // it can't fail
+	return digest
 }
 
 // mismatch is the error of bytes that were perhaps corrupted in transfer: a retry can succeed.
@@ -146,4 +149,37 @@ func workingDirectory(dir string, covered []string) string {
 		return ""
 	}
 	return dir
+}
+
+const filePrefix = "file:"
+
+type reference struct {
+	registry name.Reference // nil for a file
+	file     string         // the name of an archive, or of a layout's directory
+	tag      string         // tag of the image in the file; empty for the only one
+}
+
+// parse parses a reference, or returns INVALID_INPUT. The registries in plain have no TLS.
+func parse(text string, plain []string) (reference, error) {
+	if file, ok := strings.CutPrefix(text, filePrefix); ok {
+		file, tag, _ := strings.Cut(file, "#")
+		if !filepath.IsLocal(file) || file == "." {
+			return reference{}, runtime.Invalid("image", "file: must be followed by a path below the server's directory of image files, without ..")
+		}
+		return reference{file: file, tag: tag}, nil
+	}
+	registry, err := name.ParseReference(text)
+	if strings.HasPrefix(text, ".") {
+		err = errors.New("a path")
+	}
+	if err == nil && slices.Contains(plain, registry.Context().RegistryStr()) {
+		registry, err = name.ParseReference(text, name.Insecure)
+	}
+	if err != nil {
+		return reference{}, &runtime.Error{
+			Code: runtime.CodeInvalidInput, Field: "image", Err: err,
+			Message: `must be "host", a reference such as "python:3.12" or "registry.example.org/x@sha256:…", or "file:" and the name of an archive`,
+		}
+	}
+	return reference{registry: registry}, nil
 }

@@ -2,13 +2,21 @@ package image
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rockpool/rockpool/local/image/tree"
+	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
@@ -85,5 +93,150 @@ func Remove(ctx context.Context, config Config) error {
 			err = errors.Join(err, c.remove(ctx, filepath.Dir(root)))
 		}
 	}
+	return err
+}
+
+type remoteUnpacker struct {
+	conn    *net.UnixConn
+	dir     *os.File
+	taken   atomic.Int64
+	answers chan report    // capacity 1: the answer to the last packet; closed by read
+	reading sync.WaitGroup // the goroutine of read; Close waits for it
+	refused error          // why the worker can't continue; set before answers is closed
+	unwatch func() bool
+}
+
+// start starts a worker in a directory of the server. The directory is world-writable until Close,
+// but only the server and the worker can reach it.
+func (c *Cache) start(ctx context.Context, dir string, room func(taken int64) error) (*remoteUnpacker, error) {
+	if err := os.Chmod(dir, 0o777); err != nil {
+		return nil, err
+	}
+	open, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := c.config.Worker(ctx, open)
+	if err != nil {
+		return nil, errors.Join(err, open.Close(), os.Chmod(dir, 0o700))
+	}
+	f := &remoteUnpacker{conn: conn, dir: open, answers: make(chan report, 1)}
+	f.unwatch = context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	f.reading.Go(func() { f.read(room) })
+	return f, nil
+}
+
+func (c *Cache) clear(ctx context.Context, dir string) error {
+	f, err := c.start(ctx, dir, func(int64) error { return nil })
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.request(ctx, clearPacket, nil), f.Close())
+}
+
+// read receives reports until the worker ends, or there is no more room.
+func (f *remoteUnpacker) read(room func(taken int64) error) {
+	defer close(f.answers)
+	packet := make([]byte, maxPacket)
+	for reset := false; ; {
+		n, err := f.conn.Read(packet)
+		if errors.Is(err, unix.ECONNRESET) && !reset { // it ended early; its last report may follow
+			reset = true
+			continue
+		}
+		var r report
+		if err == nil {
+			err = json.Unmarshal(packet[:n], &r)
+		}
+		if err != nil {
+			f.refused = err
+			return
+		}
+		f.taken.Store(r.Disk)
+		if r.Done {
+			f.answers <- r
+		} else if err := room(r.Disk); err != nil {
+			f.refused = err
+			_ = f.conn.Close() // this ends the worker
+			return
+		}
+	}
+}
+
+func (f *remoteUnpacker) send(kind byte, content []byte) error {
+	_, err := f.conn.Write(append([]byte{kind}, content...))
+	return err
+}
+
+func (f *remoteUnpacker) request(ctx context.Context, kind byte, content any) error {
+	text, _ := json.Marshal(content) // it can't fail
+	return f.answered(ctx, f.send(kind, text))
+}
+
+// answered waits for the worker's answer. If sending failed, the worker's last report says why.
+func (f *remoteUnpacker) answered(ctx context.Context, sent error) error {
+	r, ok := <-f.answers
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case !ok && (tree.HasMessage(f.refused) || tree.IsFull(f.refused)):
+		return f.refused
+	case !ok:
+		return fmt.Errorf("the process that unpacks images has ended: %w", errors.Join(sent, f.refused))
+	case r.Error == "":
+		return sent
+	case r.Full:
+		return fmt.Errorf("%s: %w", r.Error, unix.ENOSPC)
+	case r.Code != "":
+		return runtime.Errorf(r.Code, "%s", r.Error)
+	}
+	return errors.New(r.Error)
+}
+
+// Layer implements unpacker. It sends the layer in packets, and waits for the answer to its end.
+func (f *remoteUnpacker) Layer(ctx context.Context, content io.Reader) error {
+	packet := make([]byte, maxPacket)
+	packet[0] = dataPacket
+	for {
+		var err error
+		n := 1
+		// Only the last packet isn't full, however little a Read returns.
+		for n < len(packet) && err == nil {
+			var more int
+			more, err = content.Read(packet[n:])
+			n += more
+		}
+		if _, failed := f.conn.Write(packet[:n]); failed != nil {
+			return f.answered(ctx, failed)
+		}
+		if err == io.EOF { // unwrapped only: a wrapped EOF is an error of the source
+			return f.answered(ctx, f.send(endPacket, nil))
+		}
+		if err != nil {
+			return tree.Explain(ctx, "", err)
+		}
+	}
+}
+
+// Finish implements unpacker. It waits for the worker's answer.
+func (f *remoteUnpacker) Finish(ctx context.Context) error {
+	return f.request(ctx, lastPacket, nil)
+}
+
+// Disk implements unpacker, with the number in the worker's last report.
+func (f *remoteUnpacker) Disk() int64 { return f.taken.Load() }
+
+// Close ends the worker, waits for read, and makes the directory private again.
+func (f *remoteUnpacker) Close() error {
+	if f.dir == nil {
+		return nil
+	}
+	f.unwatch()
+	_ = f.conn.Close()
+	for range f.answers { // read may still send one
+	}
+	f.reading.Wait()
+	err := errors.Join(f.dir.Chmod(0o700), f.dir.Close())
+	f.dir = nil
 	return err
 }

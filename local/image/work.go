@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -57,20 +58,16 @@ func Work(ctx context.Context, conn *net.UnixConn, dir *os.File) error {
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		var disk int64
+		answer := report{Done: true}
 		if w.tree != nil {
-			disk = w.tree.Disk()
+			answer.Disk = w.tree.Disk()
 		}
-		answer := report{Disk: disk, Done: true}
-		if err != nil {
-			answer.Error, answer.Code, answer.Full = err.Error(), runtime.CodeOf(err), tree.IsFull(err)
-			var known *runtime.Error
-			if errors.As(err, &known) {
-				answer.Error = known.Message
-			} else {
-				answer.Code = ""
-			}
+		if known, ok := errors.AsType[*runtime.Error](err); ok {
+			answer.Error, answer.Code = known.Message, known.Code
+		} else if err != nil {
+			answer.Error = err.Error()
 		}
+		answer.Full = tree.IsFull(err)
 		// A worker serves no request after a failed one.
 		if failed := w.send(answer); failed != nil || err != nil {
 			return errors.Join(err, failed)
@@ -88,10 +85,8 @@ type worker struct {
 }
 
 func (w *worker) send(r report) error {
-	text, err := json.Marshal(r)
-	if err == nil {
-		_, err = w.conn.Write(text)
-	}
+	text, _ := json.Marshal(r) // it can't fail
+	_, err := w.conn.Write(text)
 	return err
 }
 
@@ -139,12 +134,7 @@ func (w *worker) clear() error {
 		return err
 	}
 	defer root.Close()
-	dir, err := root.Open(".")
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	entries, err := dir.ReadDir(-1)
+	entries, err := fs.ReadDir(root.FS(), ".")
 	for _, e := range entries {
 		// The server deletes its own files, which this process may not.
 		if failed := root.RemoveAll(e.Name()); !errors.Is(failed, unix.EPERM) && !errors.Is(failed, unix.EACCES) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,19 +23,13 @@ var ErrNone = errors.New("the runner has no counters")
 // cgroups were removed. Their methods are safe for concurrent use.
 type Counters struct {
 	log       *zap.Logger
-	ownKernel bool
+	ownKernel bool // its sandbox has its own kernel
 
 	mu       sync.Mutex      // guards the fields below
 	counter  *cgroup.Counter // of the runner's cgroups; nil: it never had a sandbox
 	survived int64           // OOM kills that the agent is known to have survived
 	last     *runtime.Evidence
 	problem  *runtime.Problem // why they can't be read; nil: they can be
-}
-
-// newCounters returns the counters of a runner that has no sandbox yet. ownKernel: its sandbox has its own
-// kernel.
-func newCounters(log *zap.Logger, ownKernel bool) *Counters {
-	return &Counters{log: log, ownKernel: ownKernel}
 }
 
 // Hold starts reading the cgroups of a new sandbox. survived is the number of OOM kills that it
@@ -121,12 +116,8 @@ func (c *Counters) Problem() *runtime.Problem {
 // gone reports whether an error means that the runner's cgroups don't exist. Any other error says
 // nothing about the runner.
 func gone(err error) bool {
-	for _, missing := range []error{ErrNone, fs.ErrNotExist, fs.ErrClosed, unix.ENODEV} {
-		if errors.Is(err, missing) {
-			return true
-		}
-	}
-	return false
+	missing := []error{ErrNone, fs.ErrNotExist, fs.ErrClosed, unix.ENODEV}
+	return slices.ContainsFunc(missing, func(m error) bool { return errors.Is(err, m) })
 }
 
 // Killed reports whether now has OOM kills that the runner isn't known to have survived.

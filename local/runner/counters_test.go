@@ -64,7 +64,7 @@ func evidenceStays(t *testing.T, group cgroup.Group) {
 	if !group.V2 {
 		groups.Account = group
 	}
-	c := newCounters(zap.NewNop(), false)
+	c := &Counters{log: zap.NewNop()}
 	c.Hold(groups, 0)
 	want := runtime.Evidence{OOMKills: 2, ProcessLimitHits: 3, CPU: 2 * time.Second}
 	if got, err := c.Count(); err != nil || got != want {
@@ -96,7 +96,7 @@ func TestUnreadableCountersAreReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	core, logs := observer.New(zapcore.ErrorLevel)
-	c := newCounters(zap.New(core), true)
+	c := &Counters{log: zap.New(core), ownKernel: true}
 	if got, err := c.Latest(); !errors.Is(err, ErrNone) || c.Problem() != nil {
 		t.Errorf("never made: %+v, %v, %+v", got, err, c.Problem())
 	}

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/local/sandbox/helper"
 )
 
 // A pidfd is a process that existed when it was opened, so it is never confused with a later process
@@ -22,8 +22,8 @@ type pidfd struct{ file *os.File }
 // errHidden says that a process exists, and /proc doesn't show it to this user.
 var errHidden = errors.New("/proc is mounted with hidepid, which hides the runners' processes from the server: add gid= with the server's group to that mount, or remove hidepid")
 
-// openPidfd returns the process with this id and start time (see [StartTime]), and an error if there is
-// none. Close it.
+// openPidfd returns the process with this id and start time (see [helper.StartTime]), and an error if
+// there is none. Close it.
 func openPidfd(pid int, start uint64) (*pidfd, error) {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err != nil {
@@ -31,7 +31,7 @@ func openPidfd(pid int, start uint64) (*pidfd, error) {
 	}
 	p := &pidfd{os.NewFile(uintptr(fd), "pidfd")}
 	// A process that has this id and start time now is the one that the pidfd was opened for.
-	now, err := StartTime(pid)
+	now, err := helper.StartTime(pid)
 	if err == nil && now == start {
 		return p, nil
 	}
@@ -43,21 +43,6 @@ func openPidfd(pid int, start uint64) (*pidfd, error) {
 	}
 	p.Close()
 	return nil, err
-}
-
-// StartTime returns when a process started, in clock ticks since boot, as in /proc/<pid>/stat.
-func StartTime(pid int) (uint64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
-	}
-	// The second field is the name, in parentheses, which can contain any character; the start time
-	// is the 22nd.
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	if len(fields) < 20 {
-		return 0, errors.New("unknown format of /proc/<pid>/stat")
-	}
-	return strconv.ParseUint(fields[19], 10, 64)
 }
 
 // Wait waits until the process has ended, in Go's poller, so without a thread. It returns ctx's

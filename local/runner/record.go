@@ -2,7 +2,6 @@ package runner
 
 import (
 	"net/netip"
-	"time"
 
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -18,11 +17,11 @@ type Status struct {
 // A Record is the part of a runner's status that only the cluster reads: what it needs to find or
 // remove everything of the runner.
 type Record struct {
-	Group   string   `json:"group"`             // its cgroup; the parent is a setting and may change
-	Slot    *int     `json:"slot,omitempty"`    // number of its range of user ids, once it is allocated; 0 with a listening helper
-	Process *Process `json:"process,omitempty"` // of its sandbox; from IDLE on
-	Leak    string   `json:"leak,omitempty"`    // what couldn't be removed, and why
-	Events  []Event  `json:"events,omitempty"`  // the latest; replaced, never changed in place
+	Group   string              `json:"group"`             // its cgroup; the parent is a setting and may change
+	Slot    *int                `json:"slot,omitempty"`    // number of its range of user ids, once it is allocated; 0 with a listening helper
+	Process *Process            `json:"process,omitempty"` // of its sandbox; from IDLE on
+	Leak    string              `json:"leak,omitempty"`    // what couldn't be removed, and why
+	Events  []runtime.TaskEvent `json:"events,omitempty"`  // the latest; replaced, never changed in place
 }
 
 // A Process is what the record keeps of a running sandbox. It is short, because every claim writes
@@ -32,13 +31,6 @@ type Process struct {
 	Start   uint64     `json:"start"`            // start time of that process, in clock ticks since boot
 	Root    string     `json:"root"`             // name of its root directory
 	Address netip.Addr `json:"address,omitzero"` // with a network: its address on the machine's side
-}
-
-// An Event is something that happened to a runner, as clients see it.
-type Event struct {
-	At     time.Time             `json:"at"`
-	Kind   runtime.TaskEventKind `json:"kind"`
-	Detail string                `json:"detail,omitempty"`
 }
 
 // An Exit is the reason that a runner ended.

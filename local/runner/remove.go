@@ -24,10 +24,7 @@ const (
 func (r *Runner) remove(shutdown context.Context) {
 	pauses := backoff.Backoff{First: firstPause, Last: lastPause}
 	for try := 1; ; try++ {
-		select {
-		case <-r.again: // a Stop before this try is served by it
-		default:
-		}
+		r.again.Take() // a Stop before this try is served by it
 		err := r.tryRemoval(context.WithoutCancel(shutdown))
 		if err == nil {
 			break

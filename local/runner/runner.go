@@ -17,6 +17,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/health"
+	"github.com/rockpool/rockpool/runtime/syncs"
 )
 
 // Config is what a runner consists of, and what it uses of the cluster.
@@ -92,10 +93,10 @@ type Runner struct {
 	exited   bool  // its first process ended without Stop
 	failed   error // the last error, for the log
 
-	again chan struct{} // a hint, capacity 1: Stop was called
+	again syncs.Hint // Stop was called
 
 	mu      sync.Mutex              // guards the fields below
-	events  []Event                 // the latest; replaced, never changed in place
+	events  []runtime.TaskEvent     // the latest; replaced, never changed in place
 	stop    *Exit                   // set by the first Stop
 	ending  bool                    // it was stopped, or has ended
 	cancel  context.CancelCauseFunc // ends Run's live context
@@ -117,10 +118,10 @@ func New(config Config, s Status) *Runner {
 		// the pool waits between runners that couldn't start.
 		restarts: restartPolicy{attempts: 2, interval: 5 * time.Minute, delay: 300 * time.Millisecond, jitter: 0.5},
 		dirty:    s.State != runtime.RunnerStarting,
-		again:    make(chan struct{}, 1), tried: make(chan struct{}),
+		again:    syncs.NewHint(), tried: make(chan struct{}),
 	}
 	r.Sandbox = &Sandbox{
-		Group: s.Group, Counters: newCounters(r.log, config.Environment.Isolation == runtime.IsolationGVisor), config: config,
+		Group: s.Group, Counters: &Counters{log: r.log, ownKernel: config.Environment.Isolation == runtime.IsolationGVisor}, config: config,
 		network: config.Network.Runner(config.ID, s.Group, config.Environment.Network, config.Ports, r),
 	}
 	r.steps = r.Sandbox
@@ -135,10 +136,7 @@ func (r *Runner) Stop(exit Exit) {
 		r.stop = &exit
 	}
 	r.ending = true
-	select {
-	case r.again <- struct{}{}: // before cancel: the removal that this Stop causes consumes it
-	default:
-	}
+	r.again.Send() // before cancel: the removal that this Stop causes consumes it
 	cancel := r.cancel
 	r.mu.Unlock()
 	if cancel != nil {
@@ -180,11 +178,7 @@ func (r *Runner) report(result error, last bool) {
 func (r *Runner) Events() []runtime.TaskEvent {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := make([]runtime.TaskEvent, len(r.events))
-	for i, e := range r.events {
-		all[i] = runtime.TaskEvent(e)
-	}
-	return all
+	return slices.Clone(r.events)
 }
 
 // PortsMapped implements access.Owner.
@@ -262,7 +256,6 @@ func (r *Runner) Run(shutdown context.Context) {
 	r.remove(shutdown)
 }
 
-// close releases the handle.
 func (r *Runner) close() {
 	if r.handle != nil {
 		r.handle.Close()
@@ -310,7 +303,6 @@ func (r *Runner) live(ctx context.Context) *Exit {
 	return &exit
 }
 
-// attempt makes the runner once.
 func (r *Runner) attempt(ctx context.Context) error {
 	counts, began := r.config.Counts, time.Now()
 	release, err := r.config.Admit(ctx)
@@ -429,7 +421,7 @@ func (r *Runner) record(kind runtime.TaskEventKind, detail string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	kept := r.events[max(0, len(r.events)-runtime.KeptTaskEvents+1):]
-	r.events = append(slices.Clone(kept), Event{At: time.Now(), Kind: kind, Detail: detail})
+	r.events = append(slices.Clone(kept), runtime.TaskEvent{At: time.Now(), Kind: kind, Detail: detail})
 }
 
 // stopped returns the Exit of the first Stop, and nil before. Once set, it doesn't change.

@@ -43,7 +43,6 @@ type Collect struct {
 	Runners     time.Duration // since an allocation or a job ended; 0 means 5 minutes
 }
 
-// withDefaults returns config with its defaults.
 func (config Config) withDefaults() Config {
 	config.Workers = cmp.Or(config.Workers, min(max(goruntime.NumCPU(), 2), 8))
 	o := config.Overcommit

@@ -98,7 +98,6 @@ func (s *Scheduler) schedule(e *evaluation) {
 	s.wake.Signal()
 }
 
-// delay schedules e after wait.
 func (s *Scheduler) delay(e *evaluation, wait time.Duration) {
 	e.timer = time.AfterFunc(wait, func() {
 		s.mu.Lock()
@@ -160,7 +159,6 @@ func (s *Scheduler) hold(e *evaluation) delivery {
 // holds reports whether d is still held.
 func (d delivery) holds() bool { return d.evaluation.token == d.token }
 
-// release takes d back from its worker.
 func (s *Scheduler) release(d delivery) {
 	d.timer.Stop()
 	d.timer, d.evaluation.token = nil, 0

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
 // A Scheduler decides when each runner gets its allocation on this machine. Its methods are safe for
@@ -305,17 +306,9 @@ func (s *Scheduler) Allocations(f runtime.AllocationFilter) ([]runtime.Allocatio
 	}, f, func(a runtime.Allocation) string { return string(a.ID) })
 }
 
-// collectAtIntervals collects at each interval until ctx ends.
 func (s *Scheduler) collectAtIntervals(ctx context.Context) {
-	ticker := time.NewTicker(s.config.Collect.Every)
-	defer ticker.Stop()
-	for {
-		select {
-		case now := <-ticker.C:
-			s.collect(now)
-		case <-ctx.Done():
-			return
-		}
+	for backoff.Sleep(ctx, s.config.Collect.Every) == nil {
+		s.collect(time.Now())
 	}
 }
 

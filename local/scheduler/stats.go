@@ -56,7 +56,6 @@ type Depths struct {
 // timings are the histograms behind Stats. The map never changes, so reading it needs no lock.
 type timings map[Step]*timing.Histogram
 
-// newTimings returns an empty histogram for each step.
 func newTimings() timings {
 	const us, ms = time.Microsecond, time.Millisecond
 	all := timings{}
@@ -66,7 +65,6 @@ func newTimings() timings {
 	return all
 }
 
-// observe records the duration of a step from began until now.
 func (t timings) observe(step Step, began time.Time) { t[step].Add(time.Since(began)) }
 
 // Stats returns the counters, and the current depths.

@@ -12,7 +12,6 @@ import (
 // maxPlans is the number of plans for one delivery before it is given back.
 const maxPlans = 5
 
-// work processes evaluations, one at a time, until ctx ends.
 func (s *Scheduler) work(ctx context.Context) {
 	for {
 		d, ok := s.dequeue(ctx)

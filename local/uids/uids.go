@@ -171,7 +171,6 @@ func (r *Ranges) lock() (unlock func(), err error) {
 	return func() { _ = lock.Close() }, nil
 }
 
-// candidate returns the number to try next.
 func (r *Ranges) candidate() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -193,10 +192,10 @@ func (r *Ranges) Release(n int, holder string) error {
 	if to, err := os.Readlink(r.path(n)); err != nil || to != holder {
 		return nil
 	}
-	if err := os.Remove(r.path(n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	if err = os.Remove(r.path(n)); errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 // Held returns the allocated numbers whose holders are below dir, with the holders.
@@ -221,5 +220,4 @@ func (r *Ranges) Held(dir string) (map[int]string, error) {
 	return held, nil
 }
 
-// path returns the path of a number's link.
 func (r *Ranges) path(n int) string { return filepath.Join(r.Dir, strconv.Itoa(n)) }

@@ -72,8 +72,7 @@ func Writing(ctx context.Context) *api.WriteOptions { return (&api.WriteOptions{
 
 // Status returns the HTTP status and text of Nomad's answer in err, or 0 if there was no answer.
 func Status(err error) (int, string) {
-	var answer api.UnexpectedResponseError
-	if errors.As(err, &answer) {
+	if answer, ok := errors.AsType[api.UnexpectedResponseError](err); ok {
 		return answer.StatusCode(), answer.Body()
 	}
 	return 0, ""
@@ -100,8 +99,8 @@ func Transient(err error) bool {
 	case code != 0:
 		return false
 	}
-	var network net.Error
-	return err == ErrStale || errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded)
+	_, network := errors.AsType[net.Error](err)
+	return err == ErrStale || network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // NotFound reports whether Nomad answered that the requested thing doesn't exist.
@@ -120,8 +119,7 @@ func IgnoreNotFound(err error) error {
 
 // Explain returns err for clients, as CLUSTER_UNAVAILABLE. The log gets all of it, without secrets.
 func (c *Client) Explain(what string, err error) error {
-	var known *runtime.Error
-	if errors.As(err, &known) {
+	if _, known := errors.AsType[*runtime.Error](err); known {
 		return err
 	}
 	err = c.Redact(err)

@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -195,4 +196,114 @@ func (c *Client) Redact(err error) error {
 		return err
 	}
 	return errors.New(text)
+}
+
+// Config says how to reach Nomad. Empty fields up to TLSServerName are taken from NOMAD_ADDR,
+// NOMAD_TOKEN and so on, as in Nomad's own command. Package config has checked the bounds of numbers.
+type Config struct {
+	Address       string // "http://127.0.0.1:4646"
+	Region        string
+	Namespace     string
+	Token         string
+	CACert        string // paths of PEM files
+	ClientCert    string
+	ClientKey     string
+	TLSServerName string
+
+	UIURL         string        // address of Nomad's web UI for browsers; else it is derived from Address
+	Calls         int           // concurrent calls
+	Patience      time.Duration // how long a call is retried while Nomad doesn't answer; 0 means 10 s
+	DirectTimeout time.Duration // for a direct connection to a client node; with 0 everything goes through the servers
+	Dial          Dialer        // connects to Nomad, if not by TCP
+}
+
+// settings returns the configuration of Nomad's own client, and Nomad's address. It moves a user
+// and password from the address, where NOMAD_ADDR may have them, to fields that aren't shown.
+func (c Config) settings() (api.Config, *url.URL, error) {
+	if err := runtime.Between("directTimeout", c.DirectTimeout.Milliseconds(), 0, 60_000, "milliseconds"); err != nil {
+		return api.Config{}, nil, err
+	}
+	if c.UIURL != "" && !browsable(c.UIURL) {
+		return api.Config{}, nil, runtime.Invalid("uiUrl", "must be an http or https address of Nomad's pages without a user, for example https://nomad.example.org")
+	}
+	settings := *api.DefaultConfig() // from the variables NOMAD_…
+	settings.Address = cmp.Or(c.Address, settings.Address)
+	settings.Region = cmp.Or(c.Region, settings.Region)
+	settings.Namespace = cmp.Or(c.Namespace, settings.Namespace)
+	settings.SecretID = cmp.Or(c.Token, settings.SecretID)
+	tls := settings.TLSConfig
+	tls.CACert = cmp.Or(c.CACert, tls.CACert)
+	tls.ClientCert = cmp.Or(c.ClientCert, tls.ClientCert)
+	tls.ClientKey = cmp.Or(c.ClientKey, tls.ClientKey)
+	tls.TLSServerName = cmp.Or(c.TLSServerName, tls.TLSServerName)
+	address, err := url.Parse(settings.Address)
+	if err != nil || (address.Scheme != "http" && address.Scheme != "https" && address.Scheme != "unix") {
+		return settings, nil, runtime.Invalid("api.address", "must be an http, https or unix address of Nomad's API")
+	}
+	if user := address.User; user != nil {
+		password, _ := user.Password()
+		settings.HttpAuth = &api.HttpBasicAuth{Username: user.Username(), Password: password}
+		address.User = nil
+		settings.Address = address.String()
+	}
+	return settings, address, nil
+}
+
+// String returns the configuration without secrets, for logs.
+func (c Config) String() string {
+	if u, err := url.Parse(c.Address); err == nil {
+		u.User = nil
+		return fmt.Sprintf("Nomad at %s", u)
+	}
+	return "Nomad"
+}
+
+// GoString is like String.
+func (c Config) GoString() string { return c.String() }
+
+// Pages returns addresses of Nomad's web UI.
+type Pages struct {
+	base      string // without a slash at the end; empty if it is unknown
+	namespace string
+	region    string // empty for the server's own
+}
+
+// browsable reports whether a browser can use an address, and it contains no secret.
+func browsable(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil && u.RawQuery == "" && u.Fragment == ""
+}
+
+// newPages returns the pages at an address, or at that of Nomad's API if a browser can use it.
+func newPages(address string, settings api.Config) Pages {
+	if address == "" && browsable(settings.Address) {
+		address = settings.Address
+	}
+	u := Pages{base: strings.TrimSuffix(strings.TrimRight(address, "/"), "/ui"), namespace: settings.Namespace, region: settings.Region}
+	u.namespace = cmp.Or(u.namespace, api.DefaultNamespace)
+	return u
+}
+
+// Job returns the page of a job; "" if the address of the web UI is unknown.
+func (u Pages) Job(id string) string {
+	return u.page("/ui/jobs/"+url.PathEscape(id)+"@"+url.PathEscape(u.namespace), url.Values{})
+}
+
+// Evaluation returns the page of an evaluation; "" if the address of the web UI is unknown.
+func (u Pages) Evaluation(id string) string {
+	return u.page("/ui/evaluations", url.Values{"currentEval": {id}, "namespace": {u.namespace}})
+}
+
+// page returns the address of a page, if that of the web UI is known. It modifies query.
+func (u Pages) page(path string, query url.Values) string {
+	if u.base == "" {
+		return ""
+	}
+	if u.region != "" {
+		query.Set("region", u.region)
+	}
+	if len(query) == 0 {
+		return u.base + path
+	}
+	return u.base + path + "?" + query.Encode()
 }

@@ -52,7 +52,6 @@ func NewDelivery(nomad *Client, arch string) *Delivery {
 // A RefusalError says why a task can never get the agent. Retrying doesn't help.
 type RefusalError struct{ why string }
 
-// Error implements error.
 func (r *RefusalError) Error() string { return r.why }
 
 // Exit codes of the shell script receive.
@@ -123,13 +122,13 @@ func (d *Delivery) to(ctx context.Context, node, allocation, task, path string) 
 		writeErr = conn.CloseWrite()
 	}
 	said, err := io.ReadAll(io.LimitReader(conn, 1<<10))
-	var ended *ExitError
+	ended, exited := errors.AsType[*ExitError](err)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case strings.TrimSpace(string(said)) == arrived:
 		return nil
-	case !errors.As(err, &ended):
+	case !exited:
 		return errors.Join(err, writeErr, fmt.Errorf("the command printed %q", said))
 	}
 	switch ended.Code {

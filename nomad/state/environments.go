@@ -180,7 +180,6 @@ func (s *Environments) All(ctx context.Context) ([]runtime.Environment, error) {
 		if known.job == nil || known.index != stub.JobModifyIndex {
 			env, err = s.readStored(ctx, stub.ID)
 		}
-		var e *runtime.Error
 		switch {
 		case err == nil:
 			all = append(all, env)
@@ -190,7 +189,7 @@ func (s *Environments) All(ctx context.Context) ([]runtime.Environment, error) {
 		case errors.Is(err, job.ErrForeign) || errors.Is(err, errNone):
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
-		case errors.As(err, &e) && e.Code == runtime.CodeClusterUnavailable:
+		case runtime.CodeOf(err) == runtime.CodeClusterUnavailable:
 			return nil, err
 		default:
 			served := "it isn't served"

@@ -281,10 +281,10 @@ func weaken(s *specs.Spec) {
 		return nil
 	}
 	namespace, err := unix.Open(`},
-	{"local/sandbox/cmd/make.go", `	for _, s := range settings {`, `	if isWithout("inotify") || isWithout("network") { // in the latter case they are the machine's
-		return nil
+	{"local/sandbox/cmd/make.go", `	image := func() (*os.File, error) {`, `	if isWithout("inotify") || isWithout("network") { // in the latter case they are the machine's
+		s.Settings = nil
 	}
-	for _, s := range settings {`},
+	image := func() (*os.File, error) {`},
 	{"local/sandbox/cmd/bound.go", `	disks, err := cgroup.Disks("/usr", c.Images)
 `, `	if isWithout("disks") {
 		c.DiskRead = 0

@@ -12,10 +12,13 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/runtime"
 )
 
 // Limits are the limits of one image.
@@ -136,12 +139,10 @@ func Explain(ctx context.Context, entry string, err error) error {
 
 // reason returns the text of an error without paths of the machine.
 func reason(err error) string {
-	var at *fs.PathError
-	var link *os.LinkError
-	switch {
-	case errors.As(err, &at):
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		return at.Err.Error()
-	case errors.As(err, &link):
+	}
+	if link, ok := errors.AsType[*os.LinkError](err); ok {
 		return link.Err.Error()
 	}
 	return err.Error()
@@ -200,10 +201,8 @@ func local(name string) (string, error) {
 	if len(name) > maxPath {
 		return "", fmt.Errorf("its name is too long: %d bytes", len(name))
 	}
-	for part := range strings.SplitSeq(name, "/") {
-		if part == ".." {
-			return "", errors.New("it leads out of the image")
-		}
+	if slices.Contains(strings.Split(name, "/"), "..") {
+		return "", errors.New("it leads out of the image")
 	}
 	return path.Clean("./" + path.Clean("/"+name)), nil
 }
@@ -251,4 +250,29 @@ func (m *metered) Read(p []byte) (int, error) {
 		return n, TooLarge("it takes more than %s", FormatSize(m.tree.spec.Limits.Bytes))
 	}
 	return n, err
+}
+
+// Invalid returns INVALID_INPUT for an unusable image. why must name no path of the machine.
+func Invalid(why string, err error) error {
+	return &runtime.Error{Code: runtime.CodeInvalidInput, Field: "image", Message: "can't be used: " + why, Err: err}
+}
+
+// TooLarge returns INVALID_INPUT for an image that exceeds a limit.
+func TooLarge(format string, args ...any) error { return Invalid(fmt.Sprintf(format, args...), nil) }
+
+// HasMessage reports whether an error already has a message for clients.
+func HasMessage(err error) bool {
+	_, has := errors.AsType[*runtime.Error](err)
+	return has
+}
+
+// IsFull reports whether an error is due to a full disk or an exceeded disk quota.
+func IsFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
+
+// FormatSize formats a number of bytes.
+func FormatSize(bytes int64) string {
+	if bytes < 10<<20 {
+		return fmt.Sprintf("%d KiB", bytes>>10)
+	}
+	return fmt.Sprintf("%d MiB", bytes>>20)
 }

@@ -123,27 +123,20 @@ func (r *mappedRunner) close() {
 
 // serve accepts connections until ctx ends. It closes connections beyond the limits.
 func (r *mappedRunner) serve(ctx context.Context, listener net.Listener, target netip.AddrPort) {
-	for {
+	accept(ctx, listener, func(conn net.Conn) bool {
+		return r.slots.Go(&r.parts, func() { forward(ctx, conn.(*net.TCPConn), target) })
+	})
+}
+
+// accept passes connections to take until ctx ends, and closes those that it doesn't take.
+func accept(ctx context.Context, listener net.Listener, take func(net.Conn) bool) {
+	for ctx.Err() == nil {
 		conn, err := listener.Accept()
-		if ctx.Err() != nil {
-			if err == nil {
-				_ = conn.Close()
-			}
-			return
-		}
 		if err != nil { // for example, no descriptors are left
 			_ = backoff.Sleep(ctx, retryAfter)
-			continue
-		}
-		release, ok := r.slots.Take()
-		if !ok {
+		} else if ctx.Err() != nil || !take(conn) {
 			_ = conn.Close()
-			continue
 		}
-		r.parts.Go(func() {
-			defer release()
-			forward(ctx, conn.(*net.TCPConn), target)
-		})
 	}
 }
 
@@ -164,10 +157,66 @@ func forward(ctx context.Context, conn *net.TCPConn, target netip.AddrPort) {
 
 // pass copies one direction, and passes its end on. An error ends both directions.
 func pass(to, from *net.TCPConn) {
-	_, err := io.Copy(to, from)
-	if err != nil { // the other direction can't continue either
+	if _, err := io.Copy(to, from); err != nil {
 		_, _ = to.Close(), from.Close()
 		return
 	}
 	_ = to.CloseWrite()
+}
+
+// sharedSlots limit how many things all runners do concurrently. Each runner always gets a first one, which doesn't
+// count for all. It gets one more while it has fewer than are free for all, so busy runners leave some for others.
+type sharedSlots struct {
+	all, each int // most that count for all, and most of one runner
+
+	mu    sync.Mutex // guards the fields below, and those of each runnerSlots
+	taken int        // those that count for all
+}
+
+func newSharedSlots(all, each int) *sharedSlots { return &sharedSlots{all: all, each: each} }
+
+// A runnerSlots is what one runner may take. Its methods are safe for concurrent use.
+type runnerSlots struct {
+	of    *sharedSlots
+	first bool // the one that doesn't count for all is taken
+	more  int  // taken ones that count for all
+}
+
+// Share returns the slots of one runner, which has taken none yet.
+func (s *sharedSlots) Share() *runnerSlots { return &runnerSlots{of: s} }
+
+// Go calls f in a goroutine of parts, with a slot. It reports false if the runner gets none now.
+func (s *runnerSlots) Go(parts *sync.WaitGroup, f func()) bool {
+	release, ok := s.Take()
+	if ok {
+		parts.Go(func() {
+			defer release()
+			f()
+		})
+	}
+	return ok
+}
+
+// Take takes a slot, and returns a function that releases it. It reports false if the runner gets none now.
+func (s *runnerSlots) Take() (release func(), ok bool) {
+	of := s.of
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	if !s.first {
+		s.first = true
+		return func() {
+			of.mu.Lock()
+			defer of.mu.Unlock()
+			s.first = false
+		}, true
+	}
+	if s.more >= min(of.each-1, of.all-of.taken) {
+		return nil, false
+	}
+	s.more, of.taken = s.more+1, of.taken+1
+	return func() {
+		of.mu.Lock()
+		defer of.mu.Unlock()
+		s.more, of.taken = s.more-1, of.taken-1
+	}, true
 }

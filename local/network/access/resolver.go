@@ -131,23 +131,9 @@ func (r *resolver) find(from net.Addr) *dnsClient {
 	return r.clients[ap.Addr().Unmap()]
 }
 
-func (r *resolver) begin(a *dnsClient, f func()) bool {
-	release, ok := a.slots.Take()
-	if ok {
-		r.parts.Go(func() {
-			defer release()
-			f()
-		})
-	}
-	return ok
-}
-
 func (r *resolver) serveUDP(ctx context.Context) {
-	for packet := make([]byte, maxMessage); ; {
+	for packet := make([]byte, maxMessage); ctx.Err() == nil; {
 		n, from, err := r.udp.ReadFrom(packet)
-		if ctx.Err() != nil {
-			return
-		}
 		if err != nil {
 			_ = backoff.Sleep(ctx, retryAfter)
 			continue
@@ -157,7 +143,7 @@ func (r *resolver) serveUDP(ctx context.Context) {
 			continue
 		}
 		question := bytes.Clone(packet[:n]) // the next read overwrites packet
-		r.begin(a, func() {                 // the program repeats a dropped query
+		a.slots.Go(&r.parts, func() {       // the program repeats a dropped query
 			if answer := r.answer(ctx, a, question, true); answer != nil {
 				_, _ = r.udp.WriteTo(answer, from)
 			}
@@ -167,23 +153,10 @@ func (r *resolver) serveUDP(ctx context.Context) {
 
 // serveTCP closes connections that aren't a runner's or exceed the limits.
 func (r *resolver) serveTCP(ctx context.Context) {
-	for {
-		conn, err := r.tcp.Accept()
-		if ctx.Err() != nil {
-			if err == nil {
-				_ = conn.Close()
-			}
-			return
-		}
-		if err != nil { // for example, no descriptors are left
-			_ = backoff.Sleep(ctx, retryAfter)
-			continue
-		}
+	accept(ctx, r.tcp, func(conn net.Conn) bool {
 		a := r.find(conn.RemoteAddr())
-		if a == nil || !r.begin(a, func() { r.serveConn(ctx, a, conn) }) {
-			_ = conn.Close()
-		}
-	}
+		return a != nil && a.slots.Go(&r.parts, func() { r.serveConn(ctx, a, conn) })
+	})
 }
 
 func (r *resolver) serveConn(ctx context.Context, a *dnsClient, conn net.Conn) {

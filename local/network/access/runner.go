@@ -77,11 +77,8 @@ func (r *Runner) Restore(ctx context.Context, slot int) error {
 	defer cancel()
 	for {
 		err := r.verify(ctx, slot)
-		var refusal *launch.RefusalError
-		if err == nil || errors.As(err, &refusal) && (refusal.Changed || refusal.Final) {
-			return err
-		}
-		if backoff.Sleep(ctx, restoreEvery) != nil {
+		refusal, refused := errors.AsType[*launch.RefusalError](err)
+		if err == nil || refused && (refusal.Changed || refusal.Final) || backoff.Sleep(ctx, restoreEvery) != nil {
 			return err
 		}
 	}

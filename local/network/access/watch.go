@@ -10,19 +10,22 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mdlayher/netlink"
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/network"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/backoff"
+	"github.com/rockpool/rockpool/runtime/syncs"
 )
 
 // watch ends runners whose packet filter was changed, until ctx ends. The kernel reports changes,
 // but only to root. So all filters are also verified at intervals.
 func (a *Access) watch(ctx context.Context) {
 	every := cmp.Or(a.config.VerifyEvery, time.Minute)
-	changes := touched{wake: make(chan struct{}, 1)}
+	changes := touched{wake: syncs.NewHint()}
 	var listening sync.WaitGroup
 	defer listening.Wait()
 	listening.Go(func() { a.listen(ctx, every, changes.add) })
@@ -67,7 +70,7 @@ func (a *Access) listen(ctx context.Context, every time.Duration, changed func(t
 
 // A touched is the names of changed tables. Its methods are safe for concurrent use.
 type touched struct {
-	wake chan struct{} // a hint, capacity 1: take returns something
+	wake syncs.Hint // take returns something
 
 	mu     sync.Mutex      // guards tables
 	tables map[string]bool // guarded by mu
@@ -84,10 +87,7 @@ func (t *touched) add(table string) {
 		t.tables = map[string]bool{}
 	}
 	t.tables[table] = true
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
+	t.wake.Send()
 }
 
 // take returns the tables that changed since the last call. "" stands for any table.
@@ -122,8 +122,7 @@ func (a *Access) verify(ctx context.Context, of func(*Runner) bool) {
 			continue
 		}
 		err := r.verify(ctx, s.slot)
-		var refusal *launch.RefusalError
-		if !errors.As(err, &refusal) || !refusal.Changed {
+		if refusal, refused := errors.AsType[*launch.RefusalError](err); !refused || !refusal.Changed {
 			continue // unchanged, or unknown
 		}
 		a.mu.Lock()
@@ -175,4 +174,58 @@ func (a *Access) mapPorts() {
 		a.problems.Resolve(r.subject())
 		r.reached(mapped)
 	}
+}
+
+// watchFilters calls changed with the name of each table that was deleted or whose rules were
+// changed, until ctx ends. For example, another program's `nft flush ruleset` is reported before
+// that program has ended. If messages were lost, any table may have changed, and the name is empty.
+// Calls come from this goroutine. It returns an error immediately if this process lacks
+// CAP_NET_ADMIN, which listening needs.
+func watchFilters(ctx context.Context, changed func(table string)) error {
+	conn, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{Groups: 1 << (unix.NFNLGRP_NFTABLES - 1)})
+	if err != nil {
+		return fmt.Errorf("listen for changes of packet filters: %w", err)
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	for {
+		messages, err := conn.Receive()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, unix.ENOBUFS):
+			changed("")
+		case err != nil:
+			return err
+		}
+		for _, m := range messages {
+			if table, is := changedTable(m); is {
+				changed(table)
+			}
+		}
+	}
+}
+
+// changedTable returns the table of a message about a table, chain or rule. The name is empty if the
+// message is malformed, and so may be about any table.
+func changedTable(m netlink.Message) (table string, is bool) {
+	switch kind := int(m.Header.Type); kind - unix.NFNL_SUBSYS_NFTABLES<<8 {
+	case unix.NFT_MSG_NEWTABLE, unix.NFT_MSG_DELTABLE, unix.NFT_MSG_NEWCHAIN, unix.NFT_MSG_DELCHAIN, unix.NFT_MSG_NEWRULE, unix.NFT_MSG_DELRULE:
+	default:
+		return "", false
+	}
+	const header = 4 // bytes of nfnetlink's own header before the attributes
+	if len(m.Data) < header {
+		return "", true
+	}
+	attributes, err := netlink.NewAttributeDecoder(m.Data[header:])
+	if err != nil {
+		return "", true
+	}
+	for attributes.Next() {
+		if attributes.Type() == unix.NFTA_TABLE_NAME { // chains and rules have their table's name in the same attribute
+			return attributes.String(), true
+		}
+	}
+	return "", true
 }

@@ -110,11 +110,15 @@ func jump(chain string) []expr.Any {
 	return []expr.Any{&expr.Verdict{Kind: expr.VerdictGoto, Chain: chain}}
 }
 
-func addresses(name string, v6 bool, ranges []network.Range) set {
-	s := set{Set: nftables.Set{Name: name, Constant: true, Interval: true, KeyType: nftables.TypeIPAddr}}
+func keyType(v6 bool) nftables.SetDatatype {
 	if v6 {
-		s.KeyType = nftables.TypeIP6Addr
+		return nftables.TypeIP6Addr
 	}
+	return nftables.TypeIPAddr
+}
+
+func addresses(name string, v6 bool, ranges []network.Range) set {
+	s := set{Set: nftables.Set{Name: name, Constant: true, Interval: true, KeyType: keyType(v6)}}
 	for _, r := range ranges {
 		s.elements = append(s.elements, nftables.SetElement{Key: r.From.AsSlice()})
 		if end := r.To.Next(); end.IsValid() { // else the range ends at the last address
@@ -124,15 +128,11 @@ func addresses(name string, v6 bool, ranges []network.Range) set {
 	return s
 }
 
-// stay renews the timeout of the destination address in a set.
+// renewTimeout renews the timeout of the destination address in a set.
 func renewTimeout(s set) []expr.Any {
 	return []expr.Any{&expr.Dynset{SrcRegKey: 1, SetName: s.Name, Operation: uint32(unix.NFT_DYNSET_OP_UPDATE), Timeout: network.LeaseTime}}
 }
 
 func named(name string, v6 bool) set {
-	s := set{Set: nftables.Set{Name: name, HasTimeout: true, Dynamic: true, Size: maxNamed, KeyType: nftables.TypeIPAddr}}
-	if v6 {
-		s.KeyType = nftables.TypeIP6Addr
-	}
-	return s
+	return set{Set: nftables.Set{Name: name, HasTimeout: true, Dynamic: true, Size: maxNamed, KeyType: keyType(v6)}}
 }

@@ -213,7 +213,6 @@ func connect(e end, own []netip.Addr, neighbours []neighbour, source netip.Addr)
 	}, "the addresses of link %s didn't get active in time", e.link.Attrs().Name)
 }
 
-// hostNetwork returns the network that contains only a.
 func hostNetwork(a netip.Addr) *net.IPNet {
 	return &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}
 }
@@ -252,11 +251,10 @@ func forwards6() bool {
 // nothing over it.
 func removeLink(id string) (silent bool, err error) {
 	link, err := netlink.LinkByName(network.Name(id))
-	var missing netlink.LinkNotFoundError
-	switch {
-	case errors.As(err, &missing):
+	if _, missing := errors.AsType[netlink.LinkNotFoundError](err); missing {
 		return false, nil
-	case err != nil:
+	}
+	if err != nil {
 		return false, fmt.Errorf("find the link of %s: %w", id, err)
 	}
 	if err := netlink.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {

@@ -6,13 +6,16 @@
 package cgroup
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
 )
 
 // A Hierarchy is one mounted tree of cgroups.
@@ -28,20 +31,15 @@ type Hierarchies []Hierarchy
 
 // Mounted returns the trees that this process sees, and an error if there is none.
 func Mounted() (Hierarchies, error) {
-	f, err := os.Open("/proc/self/mountinfo")
+	mounts, err := mountinfo.GetMounts(mountinfo.FSTypeFilter("cgroup", "cgroup2"))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read mountinfo: %w", err)
 	}
-	defer f.Close()
 	var all Hierarchies
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		if h, ok := parseMount(lines.Text()); ok && !all.has(h) {
+	for _, m := range mounts {
+		if h := hierarchyOf(m); !all.has(h) {
 			all = append(all, h)
 		}
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("read mountinfo: %w", err)
 	}
 	if len(all) == 0 {
 		return nil, errors.New("no cgroup file system is mounted: mount one at /sys/fs/cgroup")
@@ -49,27 +47,14 @@ func Mounted() (Hierarchies, error) {
 	return all, nil
 }
 
-// parseMount reads one line of mountinfo (proc_pid_mountinfo(5)):
-// "id parent major:minor root mount options… - type source super-options".
-func parseMount(line string) (Hierarchy, bool) {
-	before, after, found := strings.Cut(line, " - ")
-	left, right := strings.Fields(before), strings.Fields(after)
-	if !found || len(left) < 6 || len(right) < 3 {
-		return Hierarchy{}, false
-	}
-	h := Hierarchy{Root: left[3], Mount: left[4], V2: right[0] == "cgroup2"}
-	if h.V2 {
-		return h, true
-	}
-	if right[0] != "cgroup" {
-		return Hierarchy{}, false
-	}
-	for _, option := range strings.Split(right[2], ",") {
-		if option != "rw" && option != "ro" && !strings.HasPrefix(option, "release_agent=") {
+func hierarchyOf(m *mountinfo.Info) Hierarchy {
+	h := Hierarchy{Root: m.Root, Mount: m.Mountpoint, V2: m.FSType == "cgroup2"}
+	for _, option := range strings.Split(m.VFSOptions, ",") {
+		if !h.V2 && option != "rw" && option != "ro" && !strings.HasPrefix(option, "release_agent=") {
 			h.Controllers = append(h.Controllers, option)
 		}
 	}
-	return h, true
+	return h
 }
 
 // has reports whether the tree is listed already; it may be mounted twice.
@@ -154,4 +139,190 @@ func (all Hierarchies) OwnMounts(path string, dirs []string) (options []string) 
 		}
 	}
 	return options
+}
+
+var limiting = []string{"memory", "pids", "cpu"}
+
+// readable is the mode that lets every user read a cgroup. The kernel's root cgroup has it, too.
+const readable = 0o755
+
+// prepareTries bounds how often Prepare starts over because another server removed a cgroup
+// meanwhile.
+const prepareTries = 100
+
+// exists reports whether a path exists. If that can't be determined, for example because a
+// directory may not be searched, it returns an error.
+func exists(path string) (bool, error) {
+	_, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Exists reports whether the cgroup exists in any tree.
+func (all Hierarchies) Exists(path string) (bool, error) {
+	for _, h := range all {
+		if there, err := exists(filepath.Join(h.Mount, path)); err != nil || there {
+			return there, err
+		}
+	}
+	return false, nil
+}
+
+// Prepare makes a cgroup in each tree that limits sandboxes. Every user may read it and the cgroups
+// above it, whatever the umask of this process or of their maker was, because a server that isn't
+// root reads counters there.
+func (all Hierarchies) Prepare(path string) error {
+	for _, controller := range limiting {
+		h, ok := all.Controller(controller)
+		if !ok {
+			continue
+		}
+		if err := h.Prepare(path); err != nil {
+			return fmt.Errorf("prepare the %s cgroup %s: %w", controller, path, err)
+		}
+	}
+	return nil
+}
+
+// Prepare makes a cgroup in this tree, as [Hierarchies.Prepare] does.
+func (h Hierarchy) Prepare(path string) error {
+	err := h.prepare(path)
+	// Another server that ends may remove empty cgroups between two steps.
+	for tries := 0; errors.Is(err, fs.ErrNotExist) && tries < prepareTries; tries++ {
+		err = h.prepare(path)
+	}
+	return err
+}
+
+// prepare makes the cgroup and those above it, and adds missing permissions.
+func (h Hierarchy) prepare(path string) error {
+	at := h.Mount
+	for name := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
+		at = filepath.Join(at, name)
+		if err := os.Mkdir(at, readable); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		info, err := os.Lstat(at)
+		if err != nil {
+			return err
+		}
+		if info.Mode().Perm()&readable == readable {
+			continue
+		}
+		if err := os.Chmod(at, info.Mode()|readable); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Readable returns an error, with the path, if this process can't search a cgroup, as it must to
+// read those below. A missing cgroup counts as readable.
+func (all Hierarchies) Readable(path string) error {
+	for _, controller := range limiting {
+		h, ok := all.Controller(controller)
+		if !ok {
+			continue
+		}
+		if _, err := exists(filepath.Join(h.Mount, path, "cgroup.procs")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// serverGroup is the cgroup that a process moves to from its delegated cgroup: in version 2, a
+// cgroup with limited children can't contain processes.
+const serverGroup = "rockpool-server"
+
+// Delegated returns the part of the version 2 tree in which this process, run by an ordinary user,
+// may make cgroups and move itself and its children. It begins at the topmost cgroup that systemd
+// or somebody else delegated to the user. Paths of the result are relative to that cgroup; base is
+// its path.
+func Delegated() (all Hierarchies, base string, err error) {
+	h, own, err := ownUnified()
+	if err != nil {
+		return nil, "", err
+	}
+	for at := own; mayControl(filepath.Join(h.Mount, at)); at = filepath.Dir(at) {
+		base = at
+		if at == "/" {
+			break
+		}
+	}
+	if base == "" {
+		return nil, "", fmt.Errorf("the cgroup %s isn't delegated to this user", own)
+	}
+	all, err = Below(base)
+	return all, base, err
+}
+
+// Below returns the part of the version 2 tree below the cgroup base. If this process is in base
+// itself, it moves to serverGroup.
+func Below(base string) (Hierarchies, error) {
+	h, own, err := ownUnified()
+	if err != nil {
+		return nil, err
+	}
+	part := Hierarchy{V2: true, Mount: filepath.Join(h.Mount, base), Root: base}
+	if own != base {
+		return Hierarchies{part}, nil
+	}
+	leaf := filepath.Join(part.Mount, serverGroup)
+	if err := os.MkdirAll(leaf, 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(leaf, "cgroup.procs"), []byte("0"), 0); err != nil {
+		return nil, fmt.Errorf("leave the delegated cgroup %s: %w", base, err)
+	}
+	return Hierarchies{part}, nil
+}
+
+// ownUnified returns the version 2 tree, and this process's cgroup there.
+func ownUnified() (Hierarchy, string, error) {
+	all, err := Mounted()
+	if err != nil {
+		return Hierarchy{}, "", err
+	}
+	text, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return Hierarchy{}, "", err
+	}
+	for _, h := range all {
+		for line := range strings.Lines(string(text)) {
+			path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::")
+			if ok && h.V2 && h.Root == "/" && !strings.HasPrefix(path, "/..") {
+				return h, path, nil
+			}
+		}
+	}
+	return Hierarchy{}, "", errors.New("the machine has no cgroup tree of version 2 that shows this process")
+}
+
+func mayControl(dir string) bool {
+	for _, file := range []string{"", "cgroup.procs", "cgroup.subtree_control"} {
+		if unix.Access(filepath.Join(dir, file), unix.W_OK) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// The limits that can be missing.
+const (
+	LimitMemory    = "memory"
+	LimitProcesses = "processes"
+	LimitCPU       = "processor time"
+)
+
+// Lacks returns the limits that can't be set here.
+func (all Hierarchies) Lacks() (lacks []string) {
+	for _, limit := range []struct{ controller, name string }{{"memory", LimitMemory}, {"pids", LimitProcesses}, {"cpu", LimitCPU}} {
+		if _, ok := all.Controller(limit.controller); !ok {
+			lacks = append(lacks, limit.name)
+		}
+	}
+	return lacks
 }

@@ -163,7 +163,6 @@ func filesIn(dirs []string, file string) (paths []string) {
 	return paths
 }
 
-// usedIn returns the CPU time in the text of a file of [Groups.used].
 func usedIn(text []byte) time.Duration {
 	if rest, ok := bytes.CutPrefix(text, []byte("usage_usec ")); ok { // cpu.stat begins with it
 		line, _, _ := bytes.Cut(rest, []byte("\n"))

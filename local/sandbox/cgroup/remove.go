@@ -67,10 +67,12 @@ func removeKnown(dir string) bool {
 	return err == nil || err == unix.ENOENT
 }
 
-// Prune deletes a cgroup in every tree, if it is empty.
+// Prune deletes a cgroup, and those above it, in every tree, if they are empty.
 func (all Hierarchies) Prune(path string) {
-	for _, h := range all {
-		_ = unix.Rmdir(filepath.Join(h.Mount, path))
+	for ; path != "/"; path = filepath.Dir(path) {
+		for _, h := range all {
+			_ = unix.Rmdir(filepath.Join(h.Mount, path))
+		}
 	}
 }
 

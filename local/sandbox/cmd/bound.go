@@ -51,6 +51,7 @@ import (
 
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/local/sandbox/maker"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
@@ -77,7 +78,7 @@ func boundUsers(pid int) error {
 	defer func() { _ = unix.Close(network) }()
 	all := make([]C.struct_setting, 0, len(settings))
 	for _, s := range settings { // never freed: this process is short-lived
-		all = append(all, C.struct_setting{file: C.CString("/proc/sys/" + s.name), value: C.CString(strconv.Itoa(s.value))})
+		all = append(all, C.struct_setting{file: C.CString("/proc/sys/" + s.Name), value: C.CString(strconv.Itoa(s.Value))})
 	}
 	if errno := C.write_in(C.int(namespace), C.int(network), &all[0], C.int(len(all))); errno != 0 {
 		return fmt.Errorf("write settings of the sandbox's namespaces: %w", syscall.Errno(errno))
@@ -87,19 +88,16 @@ func boundUsers(pid int) error {
 
 // settings are written in a sandbox's user and network namespaces. If a kernel has a network
 // setting only for the whole machine, it stays as it is.
-var settings = []struct {
-	name  string
-	value int
-}{
-	{"user/max_inotify_instances", spec.InotifyInstances},
-	{"user/max_inotify_watches", spec.InotifyWatches},
+var settings = []maker.Setting{
+	{Name: "user/max_inotify_instances", Value: spec.InotifyInstances},
+	{Name: "user/max_inotify_watches", Value: spec.InotifyWatches},
 	// Memory of each socket's options, which no cgroup counts. A network namespace has this setting
 	// from Linux 6.8 on. Before, the seccomp filter refuses the calls that take most of it.
-	{"net/core/optmem_max", 4096},
+	{Name: "net/core/optmem_max", Value: 4096},
 	// Programs may listen on every port of their own network, such as 80.
-	{"net/ipv4/ip_unprivileged_port_start", 0},
+	{Name: "net/ipv4/ip_unprivileged_port_start", Value: 0},
 	// Few enough that the agent, which inspects TCP sockets up to a limit, sees the others too.
-	{"net/ipv4/tcp_max_tw_buckets", 4096},
+	{Name: "net/ipv4/tcp_max_tw_buckets", Value: 4096},
 }
 
 // boundGroups sets the limits of machine-wide resources in a sandbox's cgroups.

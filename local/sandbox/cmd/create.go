@@ -25,12 +25,9 @@ const rootMount = "/run/rockpool/root"
 // create makes the sandbox, reads its limits back, and starts its first process. After an error
 // something may be left for remove.
 func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helper.Answer, error) {
-	l, err := linkOf(c, q)
+	l, err := begin(c, q, trees)
 	if err != nil {
 		return helper.Answer{}, err
-	}
-	if err := trees.Prepare(path.Dir(c.Group(q.ID))); err != nil {
-		return helper.Answer{}, finalError{err}
 	}
 	var answer helper.Answer
 	if q.Runtime == oci.GVisor {
@@ -42,6 +39,18 @@ func create(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (helpe
 		return helper.Answer{}, err
 	}
 	return answer, l.setAddress(q, &answer)
+}
+
+// begin checks the requested network, and makes the parent of the sandbox's cgroups.
+func begin(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) (*link, error) {
+	l, err := linkOf(c, q)
+	if err != nil {
+		return nil, err
+	}
+	if err := trees.Prepare(path.Dir(c.Group(q.ID))); err != nil {
+		return nil, finalError{err}
+	}
+	return l, nil
 }
 
 // checkNamespaces returns an error if a process shares a namespace with this one.
@@ -98,15 +107,25 @@ func (d *draft) makeView() error {
 	return nil
 }
 
-// divide makes the commands' cgroups. It returns the agent's descriptors: the listener, then the
-// cgroups.
+// divide makes the cgroups of the sandbox's commands, if that is possible. It returns the agent's
+// descriptors: the listener, then the cgroups' directories. These cgroups can be changed only through
+// the descriptors: inside, cgroups are mounted read-only.
 func (d *draft) divide(listener *os.File) (files []*os.File, err error) {
-	args, dirs, err := divide(d.config, d.q, d.spec, d.trees)
-	if err != nil {
-		return nil, err
+	files = []*os.File{listener}
+	c, q := d.config, d.q
+	if c.Machine.Undivided != nil {
+		return files, nil
 	}
-	d.spec.Process.Args = append(d.spec.Process.Args, args...)
-	return append([]*os.File{listener}, dirs...), nil
+	parts, err := d.trees.Divide(c.Group(q.ID), owner(d.spec), spec.Commands(*q.Resources, c.Machine))
+	if err != nil {
+		return nil, finalError{fmt.Errorf("set up the commands' cgroups: %w", err)}
+	}
+	var names []string
+	for _, p := range parts {
+		names, files = append(names, p.Controller), append(files, p.Dir)
+	}
+	d.spec.Process.Args = append(d.spec.Process.Args, "--groups", strings.Join(names, ","))
+	return files, nil
 }
 
 // check limits the first process while it waits, and reads its limits back.
@@ -229,24 +248,6 @@ func rootOf(c helper.Config, q *helper.Request) spec.Root {
 		return spec.Root{Path: rootMount}
 	}
 	return spec.Root{Path: rootMount, Image: true, Agent: filepath.Join(c.Root, spec.AgentPath)}
-}
-
-// divide makes the cgroups of the sandbox's commands, if that is possible. It returns the argument
-// --groups for the first process, and the cgroups' directories, which it gets from descriptor 4 on.
-// They can be changed only through these descriptors: inside, cgroups are mounted read-only.
-func divide(c helper.Config, q *helper.Request, s *specs.Spec, trees cgroup.Hierarchies) (args []string, dirs []*os.File, err error) {
-	if c.Machine.Undivided != nil {
-		return nil, nil, nil
-	}
-	parts, err := trees.Divide(c.Group(q.ID), owner(s), spec.Commands(*q.Resources, c.Machine))
-	if err != nil {
-		return nil, nil, finalError{fmt.Errorf("set up the commands' cgroups: %w", err)}
-	}
-	var names []string
-	for _, p := range parts {
-		names, dirs = append(names, p.Controller), append(dirs, p.Dir)
-	}
-	return []string{"--groups", strings.Join(names, ",")}, dirs, nil
 }
 
 // A finalError is one that the same request would cause again. A failure to apply an isolation or a

@@ -151,19 +151,18 @@ func remove(c helper.Config, q *helper.Request, trees cgroup.Hierarchies) error 
 	if err := trees.Remove(ctx, c.Group(q.ID)); err != nil {
 		return err
 	}
+	state := filepath.Join(c.State, q.ID)
+	var err error
 	if c.Rootless != nil { // an earlier server may have made it without cgroups
-		if err := endByState(ctx, filepath.Join(c.State, q.ID)); err != nil {
-			return err
-		}
+		err = endByState(ctx, state)
+	} else {
+		err = firewall.Remove(c.Group(q.ID))
 	}
-	if c.Rootless == nil {
-		if err := firewall.Remove(c.Group(q.ID)); err != nil {
-			return err
-		}
+	if err == nil {
+		err = returnOutside(c, q.ID)
 	}
-	if err := returnOutside(c, q.ID); err != nil {
+	if err != nil {
 		return err
 	}
-	// The state directory goes last, because returnOutside reads it.
-	return os.RemoveAll(filepath.Join(c.State, q.ID))
+	return os.RemoveAll(state) // last, because returnOutside reads it
 }

@@ -2,17 +2,13 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/opencontainers/cgroups/manager"
-	"github.com/opencontainers/runc/libcontainer/specconv"
 	"github.com/opencontainers/runtime-spec/specs-go"
-	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
@@ -25,12 +21,9 @@ func makeSandbox(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, b
 	if err := helper.CheckListener(int(listener.Fd())); err != nil {
 		return helper.Answer{}, err
 	}
-	l, err := linkOf(c, q)
+	l, err := begin(c, q, trees)
 	if err != nil {
 		return helper.Answer{}, err
-	}
-	if err := trees.Prepare(filepath.Dir(c.Group(q.ID))); err != nil {
-		return helper.Answer{}, finalError{err}
 	}
 	resolver := ""
 	if l != nil {
@@ -58,9 +51,15 @@ func makeSandbox(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, b
 	group := c.Group(q.ID)
 	spec.ShowGroups(d.spec, trees.OwnMounts(group, dirs)...)
 	s := maker.Sandbox{
-		ID: q.ID, Spec: d.spec, Files: files, Join: dirs, Group: unified, Settings: namespaceSettings(), Check: d.check,
+		ID: q.ID, Spec: d.spec, Files: files, Join: dirs, Group: unified, Settings: settings, Check: d.check,
 	}
-	pid, err := startOrJoin(s, func() (*os.File, error) { return openImage(c, q, d.spec) }, by.Make)
+	image := func() (*os.File, error) {
+		if q.Image == "" {
+			return nil, nil //nolint:nilnil // no image
+		}
+		return cloneRoot(c, q, d.spec)
+	}
+	pid, err := startOrJoin(s, image, by.Make)
 	if err != nil {
 		return helper.Answer{}, err
 	}
@@ -90,21 +89,11 @@ func startOrJoin(s maker.Sandbox, open func() (*os.File, error), attempt func(ma
 // makeGroups makes a sandbox's cgroups with their limits. It returns the directories of version 1,
 // or the one of version 2.
 func makeGroups(q *helper.Request, s *specs.Spec) (dirs []string, unified string, err error) {
-	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{CgroupName: q.ID, Spec: s})
-	if err != nil {
-		return nil, "", fmt.Errorf("convert spec: %w", err)
-	}
-	m, err := manager.New(config.Cgroups)
-	if err != nil {
-		return nil, "", fmt.Errorf("prepare cgroups: %w", err)
-	}
-	// With this pid, Apply makes the cgroups, and moves no process into them.
+	// With this pid, libcontainer makes the cgroups, and moves no process into them.
 	const nobody = -1
-	if err := m.Apply(nobody); err != nil {
-		return nil, "", fmt.Errorf("make cgroups: %w", err)
-	}
-	if err := m.Set(config.Cgroups.Resources); err != nil {
-		return nil, "", fmt.Errorf("set limits: %w", err)
+	m, err := limit(nobody, q, s)
+	if err != nil {
+		return nil, "", err
 	}
 	paths := m.GetPaths()
 	if dir, only := paths[""]; only && len(paths) == 1 {
@@ -117,34 +106,4 @@ func makeGroups(q *helper.Request, s *specs.Spec) (dirs []string, unified string
 	}
 	all := slices.Sorted(maps.Values(paths))
 	return slices.Compact(all), "", nil
-}
-
-// openImage returns the root of the requested image as a detached mount with the sandbox's users as
-// owners, or nil if the request has no image.
-func openImage(c helper.Config, q *helper.Request, s *specs.Spec) (*os.File, error) {
-	if q.Image == "" {
-		return nil, nil //nolint:nilnil // no image
-	}
-	dir, err := openRoot(c, q)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = unix.Close(dir) }()
-	tree, err := unix.OpenTree(dir, "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("clone the root's mount: %w", err)
-	}
-	root := os.NewFile(uintptr(tree), "root")
-	if err := mapOwnersOf(tree, s, c.Owners); err != nil {
-		return nil, errors.Join(err, root.Close())
-	}
-	return root, nil
-}
-
-// namespaceSettings returns the settings of a sandbox's user and network namespaces.
-func namespaceSettings() (all []maker.Setting) {
-	for _, s := range settings {
-		all = append(all, maker.Setting{Name: s.name, Value: s.value})
-	}
-	return all
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,9 +8,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 
+	"github.com/opencontainers/cgroups"
 	"github.com/opencontainers/cgroups/manager"
 	"github.com/opencontainers/runc/libcontainer/specconv"
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -32,12 +31,9 @@ const stateMount = "/run/rockpool/state"
 func createGVisor(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, l *link) (helper.Answer, error) {
 	runtime.LockOSThread() // the runtime's process ends with this thread
 	defer runtime.UnlockOSThread()
-	program, err := c.Runtimes.Find(oci.GVisor)
+	program, err := findRuntime(c, oci.GVisor)
 	if err != nil {
-		return helper.Answer{}, finalError{err}
-	}
-	if c.Rootless != nil {
-		return helper.Answer{}, finalError{errors.New("gVisor sandboxes need root: run a sandbox helper as root")}
+		return helper.Answer{}, err
 	}
 	if lacks := trees.Lacks(); len(lacks) > 0 {
 		return helper.Answer{}, finalError{fmt.Errorf("limits of %s can't be set here", strings.Join(lacks, ", "))}
@@ -76,7 +72,7 @@ func createGVisor(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, 
 		s.Linux.Resources.Devices = append(slices.Clone(devices), specs.LinuxDeviceCgroup{Allow: true, Type: "c", Major: &major, Minor: &minor, Access: "rw"})
 	}
 	pid, err := program.RunGVisor(context.Background(), box, func(pid int) error { // before anything runs
-		if err := limit(pid, q, s); err != nil {
+		if _, err := limit(pid, q, s); err != nil {
 			return finalError{fmt.Errorf("set the limits: %w", err)}
 		}
 		if _, err := trees.Check(pid, c.Group(q.ID), unhurried); err != nil {
@@ -91,7 +87,7 @@ func createGVisor(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, 
 		return helper.Answer{}, ofRuntime(oci.GVisor, err)
 	}
 	s.Linux.Resources.CPU, s.Linux.Resources.Devices = &speed, devices
-	err = limit(joined, q, s)
+	_, err = limit(joined, q, s)
 	var groups cgroup.Groups
 	if err == nil {
 		groups, err = trees.Check(pid, c.Group(q.ID), limits)
@@ -118,7 +114,7 @@ func preferPrograms(pid int, group string) {
 	below := map[int]bool{pid: true} // gofer processes aren't its descendants
 	slices.Sort(pids)
 	for _, other := range pids {
-		if parent, err := field(other, 1); err != nil || !below[int(parent)] {
+		if parent, err := helper.Parent(other); err != nil || !below[int(parent)] {
 			continue
 		}
 		below[other] = true
@@ -126,42 +122,30 @@ func preferPrograms(pid int, group string) {
 	}
 }
 
-// field returns a number from a process's stat file, counted from the field after its name.
-func field(pid, which int) (uint64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
-	}
-	// The name is in parentheses and can contain any character.
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-	if len(fields) <= which {
-		return 0, fmt.Errorf("process %d: unknown format of its stat file", pid)
-	}
-	return strconv.ParseUint(string(fields[which]), 10, 64)
-}
-
 // joined stands for a process that is in the sandbox's cgroups already.
 const joined = 0
 
-// limit moves a process into the sandbox's cgroups, and sets their limits.
-func limit(pid int, q *helper.Request, s *specs.Spec) error {
+// limit moves a process into the sandbox's cgroups, makes those that are missing, and sets their limits.
+func limit(pid int, q *helper.Request, s *specs.Spec) (cgroups.Manager, error) {
 	config, err := specconv.CreateLibcontainerConfig(&specconv.CreateOpts{CgroupName: q.ID, Spec: s})
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("convert spec: %w", err)
 	}
 	m, err := manager.New(config.Cgroups)
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("prepare cgroups: %w", err)
 	}
 	if pid != joined {
 		if err := m.Apply(pid); err != nil {
-			return err
+			return nil, fmt.Errorf("make cgroups: %w", err)
 		}
 	}
-	return m.Set(config.Cgroups.Resources)
+	if err := m.Set(config.Cgroups.Resources); err != nil {
+		return nil, fmt.Errorf("set limits: %w", err)
+	}
+	return m, nil
 }
 
-// mountState makes and mounts the sandbox's state directory.
 func mountState(c helper.Config, q *helper.Request) error {
 	at := filepath.Join(c.State, q.ID)
 	for _, dir := range []string{at, stateMount} {
@@ -176,12 +160,9 @@ func mountState(c helper.Config, q *helper.Request) error {
 func createWith(c helper.Config, q *helper.Request, s *specs.Spec, files []*os.File, check func(pid int) (cgroup.Groups, error)) (helper.Answer, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	program, err := c.Runtimes.Find(q.Runtime)
+	program, err := findRuntime(c, q.Runtime)
 	if err != nil {
-		return helper.Answer{}, finalError{err}
-	}
-	if c.Rootless != nil {
-		return helper.Answer{}, finalError{fmt.Errorf("sandboxes of the runtime %s need root: run a sandbox helper as root", q.Runtime)}
+		return helper.Answer{}, err
 	}
 	if err := mountState(c, q); err != nil {
 		return helper.Answer{}, err
@@ -204,18 +185,25 @@ func createWith(c helper.Config, q *helper.Request, s *specs.Spec, files []*os.F
 	return answered(pid, groups)
 }
 
+func findRuntime(c helper.Config, name string) (oci.Runtime, error) {
+	program, err := c.Runtimes.Find(name)
+	if err == nil && c.Rootless != nil {
+		err = fmt.Errorf("sandboxes of the runtime %s need root: run a sandbox helper as root", name)
+	}
+	if err != nil {
+		return oci.Runtime{}, finalError{err}
+	}
+	return program, nil
+}
+
 func ofRuntime(name string, err error) error {
-	var refusal *oci.Refusal
-	if !errors.As(err, &refusal) {
+	if _, refused := errors.AsType[*oci.Refusal](err); !refused {
 		return err
 	}
 	return fmt.Errorf("the runtime %s refused: %w", name, err)
 }
 
-// answered returns the answer about a sandbox whose first process is pid.
 func answered(pid int, groups cgroup.Groups) (helper.Answer, error) {
-	// This is field 22 of proc_pid_stat(5), the start time: a later process with this pid has
-	// another.
-	start, err := field(pid, 19)
+	start, err := helper.StartTime(pid)
 	return helper.Answer{PID: pid, Start: start, Groups: groups}, err
 }

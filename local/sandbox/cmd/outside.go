@@ -58,10 +58,7 @@ func mountOutside(c helper.Config, q *helper.Request, s *specs.Spec) (client int
 		return 0, err
 	}
 	root := owner(s)
-	note, err := json.Marshal(taken{Path: dir, Device: stat.Dev, Inode: stat.Ino, Asker: int(stat.Uid), Root: root})
-	if err != nil {
-		return 0, err
-	}
+	note, _ := json.Marshal(taken{Path: dir, Device: stat.Dev, Inode: stat.Ino, Asker: int(stat.Uid), Root: root}) // it can't fail
 	// The record comes before the change of the owner: a remove can return the directory even if
 	// this process dies now.
 	if err := os.WriteFile(filepath.Join(c.State, q.ID, takenFile), note, 0o600); err != nil {

@@ -5,39 +5,55 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/local/sandbox/maker"
 	"github.com/rockpool/rockpool/local/sandbox/oci"
 )
 
 func mountRoot(c helper.Config, q *helper.Request, s *specs.Spec) error {
-	dir, err := openRoot(c, q)
+	root, err := cloneRoot(c, q, s)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = unix.Close(dir) }()
+	defer root.Close()
 	if c.Rootless != nil {
 		err = ownRun(c)
 	} else {
 		err = ownMounts()
 	}
+	if err == nil {
+		err = openRun(c.Rootless == nil)
+	}
+	if err == nil {
+		err = os.MkdirAll(rootMount, 0o755)
+	}
 	if err != nil {
 		return err
 	}
-	if err := openRun(c.Rootless == nil); err != nil {
-		return err
+	if err := unix.MoveMount(int(root.Fd()), "", unix.AT_FDCWD, rootMount, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return fmt.Errorf("mount the root: %w", err)
 	}
-	if err := os.MkdirAll(rootMount, 0o755); err != nil {
-		return err
+	return nil
+}
+
+// cloneRoot returns the root directory as a detached mount. That of an image is read-only, and has the
+// sandbox's users as owners.
+func cloneRoot(c helper.Config, q *helper.Request, s *specs.Spec) (*os.File, error) {
+	dir, err := openRoot(c, q)
+	if err != nil {
+		return nil, err
 	}
+	defer func() { _ = unix.Close(dir) }()
 	tree, err := unix.OpenTree(dir, "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
-		return fmt.Errorf("clone the root's mount: %w", err)
+		return nil, fmt.Errorf("clone the root's mount: %w", err)
 	}
-	defer func() { _ = unix.Close(tree) }()
+	root := os.NewFile(uintptr(tree), "root")
 	switch {
 	case q.Image == "":
 	case c.Rootless != nil:
@@ -46,12 +62,9 @@ func mountRoot(c helper.Config, q *helper.Request, s *specs.Spec) error {
 		err = mapOwnersOf(tree, s, c.Owners)
 	}
 	if err != nil {
-		return err
+		return nil, errors.Join(err, root.Close())
 	}
-	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, rootMount, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return fmt.Errorf("mount the root: %w", err)
-	}
-	return nil
+	return root, nil
 }
 
 // openRun makes the directory of the machine that sandboxes are mounted in. Every user may pass
@@ -105,4 +118,41 @@ func openRoot(c helper.Config, q *helper.Request) (int, error) {
 		return -1, fmt.Errorf("open the image: %w", err)
 	}
 	return dir, nil
+}
+
+// mapOwnersOf maps the owners of an open tree to the users of a spec: files of user owners+1000
+// belong to the sandbox's user 1000.
+func mapOwnersOf(tree int, s *specs.Spec, owners int) error {
+	users, err := maker.Users(shiftMapping(s.Linux.UIDMappings, owners), shiftMapping(s.Linux.GIDMappings, owners))
+	if err != nil {
+		return fmt.Errorf("user namespace: %w", err)
+	}
+	defer users.Close()
+	err = restrictMount(tree, users)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP) {
+		return finalError{fmt.Errorf("images are unavailable: the file system of the server's data directory can't map owners; use ext4, xfs, btrfs or tmpfs: %w", err)}
+	}
+	if err != nil {
+		return fmt.Errorf("map owners: %w", err)
+	}
+	return nil
+}
+
+// restrictMount makes an open tree read-only, without devices and without setuid bits. If users
+// isn't nil, it also maps the owners to that user namespace.
+func restrictMount(tree int, users *os.File) error {
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
+	if users != nil {
+		attr.Attr_set |= unix.MOUNT_ATTR_IDMAP
+		attr.Userns_fd = uint64(users.Fd())
+	}
+	return unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, &attr)
+}
+
+func shiftMapping(mapping []specs.LinuxIDMapping, first int) []specs.LinuxIDMapping {
+	all := slices.Clone(mapping)
+	for i := range all {
+		all[i].ContainerID += uint32(first)
+	}
+	return all
 }

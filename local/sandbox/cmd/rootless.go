@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/opencontainers/runc/libcontainer/system"
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
@@ -81,7 +80,7 @@ func endByState(ctx context.Context, dir string) error {
 		return err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	if stat, err := system.Stat(state.PID); err != nil || stat.StartTime != state.Start {
+	if start, err := helper.StartTime(state.PID); err != nil || start != state.Start {
 		return nil // another process has this id
 	}
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {

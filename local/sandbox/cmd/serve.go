@@ -64,7 +64,7 @@ func serveMaker(config string) error {
 	defer working.Wait()
 	defer s.ended.Store(true)
 	for {
-		packet, files, err := helper.Receive(requests)
+		packet, files, err := helper.Receive(requests, 2)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -74,14 +74,14 @@ func serveMaker(config string) error {
 		order, err := helper.ParseOrder(packet)
 		if err != nil {
 			reply(files, failed(err))
-			_ = closeFiles(files) // used and no longer needed
+			helper.CloseAll(files)
 			continue
 		}
 		// Queueing here, not in the goroutine, keeps the order of arrival.
 		turn, end := s.queue(order.ID)
 		working.Go(func() {
 			defer end()
-			defer func() { _ = closeFiles(files) }() // used and no longer needed
+			defer helper.CloseAll(files)
 			<-turn
 			if !s.ended.Load() { // else the next server removes what is left
 				s.answer(order, files)
@@ -104,11 +104,8 @@ func (s *server) open() (*maker.Maker, error) {
 		return nil, err
 	}
 	made, err := maker.New(c.Root, plain)
-	if err != nil {
-		return nil, err
-	}
 	s.maker = made
-	return made, nil
+	return made, err
 }
 
 // end ends the processes of a sandbox, if this process made it.
@@ -144,13 +141,6 @@ func (s *server) queue(id string) (turn <-chan struct{}, end func()) {
 	}
 }
 
-func closeFiles(files []*os.File) (failed error) {
-	for _, f := range files {
-		failed = errors.Join(failed, f.Close())
-	}
-	return failed
-}
-
 // answer performs an order, and sends the answer on the first descriptor that came with it.
 func (s *server) answer(order *helper.Order, files []*os.File) {
 	if len(files) == 0 {
@@ -171,13 +161,13 @@ func (s *server) answer(order *helper.Order, files []*os.File) {
 
 // reply sends the answer on the first descriptor, and reports whether it arrived.
 func reply(files []*os.File, answer helper.Answer) bool {
-	text, err := json.Marshal(answer)
-	return err == nil && len(files) > 0 && unix.Send(int(files[0].Fd()), text, unix.MSG_NOSIGNAL) == nil
+	text, _ := json.Marshal(answer) // it can't fail
+	return len(files) > 0 && unix.Send(int(files[0].Fd()), text, unix.MSG_NOSIGNAL) == nil
 }
 
 func failed(err error) helper.Answer {
-	var final finalError
-	return helper.Answer{Error: err.Error(), Final: errors.As(err, &final), Changed: errors.Is(err, firewall.ErrChanged)}
+	_, final := errors.AsType[finalError](err)
+	return helper.Answer{Error: err.Error(), Final: final, Changed: errors.Is(err, firewall.ErrChanged)}
 }
 
 // perform performs an order. After a failed create it removes what is left.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +18,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
 	"github.com/rockpool/rockpool/local/sandbox/oci"
+	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
@@ -72,18 +74,12 @@ func (d *daemon) answer(ctx context.Context, conn *net.UnixConn) {
 	}
 	if err != nil {
 		d.log.Print(err)
-		var refusal *launch.RefusalError
 		answer = helper.Answer{Error: err.Error()}
-		if errors.As(err, &refusal) {
+		if refusal, ok := errors.AsType[*launch.RefusalError](err); ok {
 			answer = helper.Answer{Error: refusal.Line, Final: refusal.Final, Changed: refusal.Changed}
 		}
 	}
-	text, err := json.Marshal(answer)
-	if err == nil {
-		_ = conn.SetWriteDeadline(time.Now().Add(saidWithin))
-		_, err = conn.Write(text)
-	}
-	if err == nil {
+	if err = send(conn, answer); err == nil {
 		return
 	}
 	d.log.Printf("answer: %v", err)
@@ -92,6 +88,13 @@ func (d *daemon) answer(ctx context.Context, conn *net.UnixConn) {
 			d.log.Printf("remove sandbox %s, whose client is gone: %v", made, err)
 		}
 	}
+}
+
+func send(conn *net.UnixConn, answer helper.Answer) error {
+	text, _ := json.Marshal(answer) // it can't fail
+	_ = conn.SetWriteDeadline(time.Now().Add(saidWithin))
+	_, err := conn.Write(text)
+	return err
 }
 
 // clean removes a sandbox whose client is gone.
@@ -169,59 +172,67 @@ func (d *daemon) receive(conn *net.UnixConn) (*helper.Request, *os.File, error) 
 	if err := conn.SetReadDeadline(time.Now().Add(saidWithin)); err != nil {
 		return nil, nil, err
 	}
-	packet := make([]byte, helper.MaxMessage)
-	rights := make([]byte, unix.CmsgSpace(4)) // room for one descriptor
-	n, rightsN, flags, _, err := conn.ReadMsgUnix(packet, rights)
-	files, unknown := helper.Descriptors(rights[:rightsN])
-	refuse := func(err error) (*helper.Request, *os.File, error) {
-		for _, f := range files {
-			_ = f.Close()
-		}
+	packet, files, err := helper.Receive(conn, 1)
+	var q *helper.Request
+	if err == nil {
+		q, err = helper.Parse(packet)
+	}
+	if err == nil {
+		err = d.check(q, files)
+	}
+	switch {
+	case err != nil:
+		helper.CloseAll(files)
 		return nil, nil, fmt.Errorf("refused a request: %w", err)
+	case len(files) == 0:
+		return q, nil, nil
 	}
-	switch {
-	case err != nil:
-		return refuse(err)
-	case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
-		return refuse(fmt.Errorf("it is larger than %d bytes, or has more than one descriptor", helper.MaxMessage))
-	case unknown != nil:
-		return refuse(unknown)
-	}
-	q, err := helper.Parse(packet[:n])
-	switch {
-	case err != nil:
-		return refuse(err)
-	case q.Slot != 0:
-		return refuse(errors.New("the slot must be 0: this helper chooses the user ids of a sandbox"))
+	return q, files[0], nil
+}
+
+// check returns an error unless this helper serves a request with these descriptors.
+func (d *daemon) check(q *helper.Request, files []*os.File) error {
+	if q.Slot != 0 {
+		return errors.New("the slot must be 0: this helper chooses the user ids of a sandbox")
 	}
 	// The command determines what the descriptor must be. Commands without a check take none.
 	check := map[string]func(fd int) error{helper.Create: helper.CheckListener, helper.Work: checkDirectory}[q.Command]
 	if q.Command == helper.Create && q.Runtime == oci.GVisor {
 		check = d.checkOutside
 	}
-	if check == nil && len(files) == 0 {
-		return q, nil, nil
+	switch {
+	case check == nil && len(files) == 0:
+		return nil
+	case check == nil || len(files) != 1:
+		return fmt.Errorf("%d descriptors came with %s", len(files), q.Command)
 	}
-	if check == nil || len(files) != 1 {
-		return refuse(fmt.Errorf("%d descriptors came with %s", len(files), q.Command))
-	}
-	if err := check(int(files[0].Fd())); err != nil {
-		return refuse(err)
-	}
-	return q, files[0], nil
+	return check(int(files[0].Fd()))
+}
+
+func checkDirectory(fd int) error {
+	_, err := ownerOf(fd)
+	return err
 }
 
 // checkOutside returns an error unless a descriptor is a directory of the server's user; another
 // user's isn't given to a sandbox. Whether it is empty is checked later, when nobody can change it.
 func (d *daemon) checkOutside(fd int) error {
+	owner, err := ownerOf(fd)
+	if err == nil && owner != d.config.UID {
+		err = errors.New("the directory for the agent's socket isn't the server's user's")
+	}
+	return err
+}
+
+func ownerOf(fd int) (uid int, err error) {
 	var info unix.Stat_t
 	if err := unix.Fstat(fd, &info); err != nil {
-		return err
+		return 0, err
 	}
-	if info.Mode&unix.S_IFMT != unix.S_IFDIR || int(info.Uid) != d.config.UID {
-		return errors.New("the descriptor for the agent's socket isn't a directory of the server's user")
+	if info.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return 0, errors.New("the descriptor isn't a directory")
 	}
-	return nil
+	return int(info.Uid), nil
 }
 
 // create makes a sandbox. If it returns an answer with an error, nothing is left; after other
@@ -283,3 +294,82 @@ func (d *daemon) owned(command, id string) (held bool, err error) {
 }
 
 func (d *daemon) group(id string) string { return d.config.Parent + "/" + id }
+
+// turns serializes the requests for each sandbox.
+type turns struct {
+	mu   sync.Mutex               // guards busy
+	busy map[string]chan struct{} // by sandbox; closed when its request ends
+}
+
+// take waits until no other request works on id. The caller must call end.
+func (t *turns) take(ctx context.Context, id string) (end func(), err error) {
+	for {
+		t.mu.Lock()
+		ended, busy := t.busy[id]
+		if !busy {
+			ended = make(chan struct{})
+			t.busy[id] = ended
+		}
+		t.mu.Unlock()
+		if !busy {
+			return func() {
+				t.mu.Lock()
+				delete(t.busy, id)
+				t.mu.Unlock()
+				close(ended)
+			}, nil
+		}
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// Bounds of workers on images.
+const (
+	worksAtOnce = 4             // concurrent workers
+	workWithin  = 6 * time.Hour // of one worker
+)
+
+var errAnswered = errors.New("it was answered")
+
+// work runs a process that works on a directory, as root in a user namespace of the owners of
+// images' files, so as nobody on the machine. It can only change files of those owners and files
+// that everybody may change, whatever the directory is, and even if the process is compromised.
+func (d *daemon) work(ctx context.Context, conn *net.UnixConn, dir *os.File) error {
+	patience := time.NewTimer(doneWithin)
+	defer patience.Stop()
+	select {
+	case d.works <- struct{}{}:
+		defer func() { <-d.works }()
+	case <-patience.C:
+		return fmt.Errorf("%d processes work on images already; try again later", worksAtOnce)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, workWithin)
+	defer cancel()
+	peer, err := conn.File()
+	if err != nil {
+		return err
+	}
+	defer peer.Close()
+	cmd := launch.WorkerCommand(ctx, d.config.Worker, peer, dir)
+	users := []syscall.SysProcIDMap{{ContainerID: 0, HostID: spec.ImageOwners, Size: spec.UIDs}}
+	cmd.SysProcAttr.UidMappings, cmd.SysProcAttr.GidMappings, cmd.SysProcAttr.GidMappingsEnableSetgroups = users, users, true
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 0, Gid: 0} // ids of the namespace; no supplementary groups
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start a process to work on images: %w", err)
+	}
+	err = send(conn, helper.Answer{PID: cmd.Process.Pid})
+	if err != nil {
+		cancel()
+	}
+	_ = conn.Close() // the process has its own descriptor
+	if err := errors.Join(err, peer.Close(), cmd.Wait()); err != nil {
+		d.log.Printf("work on an image: %v", err)
+	}
+	return errAnswered
+}

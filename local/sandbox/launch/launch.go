@@ -12,14 +12,14 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/rockpool/rockpool/local/sandbox/helper"
+	"github.com/rockpool/rockpool/runtime/disk"
 )
 
 // Direct starts rockpool-sandbox itself. Its methods are safe for concurrent use, for different
@@ -46,13 +46,9 @@ type Direct struct {
 // because what they are making must exist before it can be removed. A helper that removes a sandbox
 // may wait 5 s for its processes.
 func TakeLock(file *os.File) error {
-	const patience, pause = 6 * time.Second, 10 * time.Millisecond
-	for end := time.Now().Add(patience); ; time.Sleep(pause) { //nolint:forbidigo // flock has no wait with a timeout
-		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil || time.Now().After(end) {
-			return err
-		}
-	}
+	ctx, cancel := context.WithTimeout(context.Background(), 6*time.Second)
+	defer cancel()
+	return disk.Lock(ctx, file)
 }
 
 // Create makes the requested sandbox in a cgroup, and passes listener to its first process as
@@ -65,8 +61,7 @@ func (l Direct) Create(ctx context.Context, group string, q helper.Request, list
 // Remove kills everything that runs in a sandbox and removes it, in whatever state it is. A missing
 // sandbox is success.
 func (l Direct) Remove(ctx context.Context, id, group string) error {
-	_, err := l.run(ctx, group, helper.Request{Command: helper.Remove, ID: id})
-	return err
+	return l.Do(ctx, group, helper.Request{Command: helper.Remove, ID: id})
 }
 
 // Probe implements oci.Runtimes.Probe for the configured runtimes.
@@ -98,36 +93,17 @@ func (l Direct) run(ctx context.Context, group string, q helper.Request, files .
 	return answer, nil
 }
 
-// runOnce performs a request with a process of its own.
 func (l Direct) runOnce(ctx context.Context, group string, q helper.Request, files []*os.File) (helper.Answer, error) {
-	l.Config.Parent = path.Dir(group)
-	config, err := json.Marshal(l.Config)
-	if err != nil {
-		return helper.Answer{}, err
-	}
-	request, err := json.Marshal(q)
-	if err != nil {
-		return helper.Answer{}, err
-	}
+	cmd := l.command(ctx, helper.Once, path.Dir(group))
+	request, _ := json.Marshal(q) // it can't fail
 	// A helper that writes without end must not fill the server's memory.
 	answers := bounded{left: helper.MaxMessage}
 	complaints := bounded{left: 4096}
-	cmd := exec.CommandContext(ctx, l.Path, helper.Once, string(config))
-	cmd.Args[0] = "rockpool-sandbox"
 	cmd.Env = []string{"GOMAXPROCS=1"}
-	cmd.Dir = "/"
-	cmd.Stdin = bytes.NewReader(request)
-	cmd.Stdout = &answers
-	cmd.Stderr = &complaints
-	if l.Lock != nil {
-		files = append(files, l.Lock)
-	}
-	cmd.ExtraFiles = files
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(request), &answers, &complaints
+	cmd.ExtraFiles = slices.Concat(files, cmd.ExtraFiles)
 	// Otherwise a process that holds the helper's output open would keep Run from returning.
 	cmd.WaitDelay = time.Second
-	// Its own mount namespace, so that no mount is left on the machine whenever it dies; its own
-	// session, so that Ctrl-C in the server's terminal doesn't reach it.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Setsid: true}
 	var ran error
 	switch {
 	case l.Config.Rootless == nil:
@@ -142,14 +118,29 @@ func (l Direct) runOnce(ctx context.Context, group string, q helper.Request, fil
 		return helper.Answer{}, context.Cause(ctx)
 	}
 	answer, err := parse(answers.kept.Bytes())
-	var refusal *RefusalError
-	if err != nil && !errors.As(err, &refusal) {
+	if _, refused := errors.AsType[*RefusalError](err); err != nil && !refused {
 		if said := strings.TrimSpace(complaints.kept.String()); said != "" {
 			ran = errors.Join(ran, errors.New(said))
 		}
 		return helper.Answer{}, fmt.Errorf("rockpool-sandbox gave no answer: %w", cmp.Or(ran, err))
 	}
 	return answer, cmp.Or(err, ran)
+}
+
+// command returns a command of rockpool-sandbox that shares the lock. It has its own mount namespace, so that
+// no mount is left on the machine whenever it dies. It has its own session, so that Ctrl-C in the server's
+// terminal doesn't reach it.
+func (l Direct) command(ctx context.Context, mode, parent string) *exec.Cmd {
+	l.Config.Parent = parent
+	config, _ := json.Marshal(l.Config) // it can't fail
+	cmd := exec.CommandContext(ctx, l.Path, mode, string(config))
+	cmd.Args[0] = "rockpool-sandbox"
+	cmd.Dir = "/"
+	if l.Lock != nil {
+		cmd.ExtraFiles = []*os.File{l.Lock}
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Setsid: true}
+	return cmd
 }
 
 // A RefusalError is an error that rockpool-sandbox answered.
@@ -185,4 +176,24 @@ func (b *bounded) Write(p []byte) (int, error) {
 	b.left -= len(keep)
 	b.kept.Write(keep)
 	return len(p), nil
+}
+
+// WriteProgram writes a program that will be executed. It replaces the file by a rename, because a
+// running program's file can't be written. A file with the same content is left alone, so that a
+// full disk doesn't prevent clean-up.
+//
+// No process is started while the file is open for writing, because the kernel refuses to execute
+// such a file. A forked child holds its parent's descriptors until it executes its own program.
+func WriteProgram(path string, data []byte) error {
+	if there, err := os.ReadFile(path); err == nil && bytes.Equal(there, data) {
+		return nil
+	}
+	temp := path + ".new"
+	syscall.ForkLock.RLock()
+	err := os.WriteFile(temp, data, 0o755)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return err
+	}
+	return os.Rename(temp, path)
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/runtime/disk"
 )
 
 // A killed server's helper shares its lock until it ends. A live server holds its lock until its
@@ -20,7 +22,7 @@ func TestTakeLockWaitsForHelpers(t *testing.T) {
 	}{
 		{0, 0, nil},
 		{5 * time.Second, 5 * time.Second, nil},
-		{time.Hour, 6 * time.Second, unix.EWOULDBLOCK},
+		{time.Hour, 6 * time.Second, disk.ErrLocked},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "lock")

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"sync"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -46,7 +45,7 @@ func (m *Maker) Close() {
 }
 
 // send sends an order with its descriptors to the maker; it starts one if necessary.
-func (m *Maker) send(start func() (*exec.Cmd, error), text, rights []byte) error {
+func (m *Maker) send(command func() *exec.Cmd, text, rights []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
@@ -60,7 +59,7 @@ func (m *Maker) send(start func() (*exec.Cmd, error), text, rights []byte) error
 		_ = m.conn.Close() // it has ended or hangs
 		m.conn = nil
 	}
-	if err := m.start(start); err != nil {
+	if err := m.start(command()); err != nil {
 		return fmt.Errorf("start the maker of sandboxes: %w", err)
 	}
 	_, _, err := m.conn.WriteMsgUnix(text, rights, nil)
@@ -68,11 +67,7 @@ func (m *Maker) send(start func() (*exec.Cmd, error), text, rights []byte) error
 }
 
 // start starts the process of a maker. The caller holds mu.
-func (m *Maker) start(prepare func() (*exec.Cmd, error)) error {
-	cmd, err := prepare()
-	if err != nil {
-		return err
-	}
+func (m *Maker) start(cmd *exec.Cmd) error {
 	conn, its, err := socketPair()
 	if err != nil {
 		return err
@@ -88,10 +83,7 @@ func (m *Maker) start(prepare func() (*exec.Cmd, error)) error {
 }
 
 func (l Direct) order(ctx context.Context, parent string, q helper.Request, files []*os.File) (helper.Answer, error) {
-	text, err := json.Marshal(helper.Order{Request: q, Parent: parent})
-	if err != nil {
-		return helper.Answer{}, err
-	}
+	text, _ := json.Marshal(helper.Order{Request: q, Parent: parent}) // it can't fail
 	own, its, err := socketPair()
 	if err != nil {
 		return helper.Answer{}, err
@@ -101,7 +93,7 @@ func (l Direct) order(ctx context.Context, parent string, q helper.Request, file
 	for _, f := range files {
 		fds = append(fds, int(f.Fd()))
 	}
-	err = l.Maker.send(func() (*exec.Cmd, error) { return l.makerCommand(parent) }, text, unix.UnixRights(fds...))
+	err = l.Maker.send(func() *exec.Cmd { return l.makerCommand(parent) }, text, unix.UnixRights(fds...))
 	// The maker has its own copy now. With this one open, Read wouldn't notice that the maker
 	// ended.
 	_ = its.Close()
@@ -136,22 +128,9 @@ func socketPair() (own *net.UnixConn, its *os.File, err error) {
 	return conn.(*net.UnixConn), os.NewFile(uintptr(pair[1]), "socket"), nil
 }
 
-// makerCommand returns the command of a maker. Like a helper for one request, it has its own mount
-// namespace and session, and shares the lock.
-func (l Direct) makerCommand(parent string) (*exec.Cmd, error) {
-	l.Config.Parent = parent // each order has its own
-	config, err := json.Marshal(l.Config)
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command(l.Path, helper.Maker, string(config))
-	cmd.Args[0] = "rockpool-sandbox"
-	cmd.Env = []string{"GOGC=400"}
-	cmd.Dir = "/"
-	cmd.Stderr = os.Stderr
-	if l.Lock != nil {
-		cmd.ExtraFiles = []*os.File{l.Lock}
-	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Setsid: true}
-	return cmd, nil
+// makerCommand returns the command of a maker. Each order has its own parent.
+func (l Direct) makerCommand(parent string) *exec.Cmd {
+	cmd := l.command(context.Background(), helper.Maker, parent)
+	cmd.Env, cmd.Stderr = []string{"GOGC=400"}, os.Stderr
+	return cmd
 }

@@ -154,7 +154,6 @@ func (p *plan) clocks(s *script) {
 	}
 }
 
-// A cloneArgs is struct clone_args of clone3(2).
 type cloneArgs struct {
 	flags uint64
 	_     [10]uint64

@@ -1,3 +1,16 @@
+// Package maker makes sandboxes without executing a helper program for each. It is the part of
+// rockpool-sandbox that runs as long as its server.
+//
+// The first process of a sandbox is cloned from the maker directly into all of its namespaces.
+// Before it becomes the agent, it makes a fixed list of system calls (a [script]) that the maker
+// wrote from the OCI spec. It joins its cgroups, mounts file systems, drops privileges, and waits
+// until the maker has read the limits back. Of the maker's code it runs only the loop over that
+// list, and it gets none of the maker's other descriptors.
+//
+// A stage has mounted once what all sandboxes of a server share: the root directory, the
+// machine's directories that are shown in it, and /dev. Each sandbox gets a copy of these mounts.
+//
+// The methods of a [Maker] are safe for concurrent use, for different sandboxes.
 package maker
 
 import (
@@ -23,7 +36,6 @@ const stages = 4
 // firstWithin bounds how long a first process may take for its script, on a busy machine.
 const firstWithin = 20 * time.Second
 
-// deviceDir is mounted once for all sandboxes.
 const deviceDir = "/dev"
 
 // A Maker makes sandboxes around one root directory, and ends them. Its methods are safe for
@@ -52,7 +64,7 @@ func New(root string, s *specs.Spec) (*Maker, error) {
 		}
 	}
 	for range stages {
-		if err := newStage(root, shared, device, m.jobs); err != nil {
+		if err := startStage(root, shared, device, m.jobs); err != nil {
 			close(m.jobs) // ends the stages that were started
 			return nil, fmt.Errorf("mount what sandboxes share: %w", err)
 		}
@@ -292,7 +304,6 @@ func checkTimeNamespace(pid int, s *specs.Spec) error {
 	return nil
 }
 
-// kernelAtLeast reports whether the kernel has at least this version.
 func kernelAtLeast(major, minor int) bool {
 	var name unix.Utsname
 	if unix.Uname(&name) != nil {

@@ -92,8 +92,8 @@ func (f failure) Error() string {
 
 // explain adds the step's name to err if that is or contains a failure.
 func (s *script) explain(err error) error {
-	var f failure
-	if !errors.As(err, &f) || int(f.step) >= len(s.names) {
+	f, ok := errors.AsType[failure](err)
+	if !ok || int(f.step) >= len(s.names) {
 		return err
 	}
 	return fmt.Errorf("the first process: %s: %w", s.names[f.step], syscall.Errno(f.errno))

@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
@@ -24,14 +25,6 @@ const (
 // stageMount is where a stage builds its root, in its own mount namespace.
 const stageMount = "/run/rockpool"
 
-// A stage is a thread with its own mounts: those that sandboxes share, and /proc, because the
-// kernel lets a sandbox mount /proc only where one is visible. Of the machine it contains only what
-// sandboxes may see. First processes are cloned from this thread.
-type stage struct {
-	jobs chan job
-}
-
-// A job is a stage's work for one sandbox.
 type job struct {
 	root  *os.File // an image's root: a detached mount, nil for the shared root
 	extra []bind   // further mounts for this sandbox
@@ -108,24 +101,30 @@ func attach(tree *os.File, root, at string) error {
 	return nil
 }
 
-// newStage starts a stage's goroutine around a root directory, with the mounts that all sandboxes
-// share. The goroutine ends when jobs is closed.
-func newStage(root string, shared []specs.Mount, device specs.Mount, jobs chan job) error {
-	s := &stage{jobs: jobs}
+// startStage starts a stage's goroutine around a root directory. Its thread has its own mounts: those that
+// all sandboxes share, and /proc, because the kernel lets a sandbox mount /proc only where one is visible.
+// Of the machine it contains only what sandboxes may see. First processes are cloned from this thread. The
+// goroutine ends when jobs is closed.
+func startStage(root string, shared []specs.Mount, device specs.Mount, jobs chan job) error {
 	ready := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine, and its mounts with it
-		err := s.build(root, shared, device)
+		err := buildStage(root, shared, device)
 		ready <- err
-		if err == nil {
-			s.serve()
+		if err != nil {
+			return
+		}
+		for j := range jobs {
+			pid, err := j.do()
+			j.free()
+			j.done <- cloned{pid, err}
 		}
 	}()
 	return <-ready
 }
 
-// build makes the stage's mounts, and leaves the machine's. It changes the calling thread.
-func (s *stage) build(root string, shared []specs.Mount, device specs.Mount) error {
+// buildStage makes the stage's mounts, and leaves the machine's. It changes the calling thread.
+func buildStage(root string, shared []specs.Mount, device specs.Mount) error {
 	binds := []bind{}
 	defer func() {
 		for _, b := range binds {
@@ -198,7 +197,6 @@ func under(root string, all []specs.Mount) (moved []specs.Mount) {
 	return moved
 }
 
-// deviceNames are the machine's devices in every sandbox.
 var deviceNames = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
 // openDevices opens the devices of deviceNames; the caller closes them, also after an error.
@@ -243,16 +241,8 @@ func buildDevices(at string, m specs.Mount, devices []bind) error {
 }
 
 // serve does jobs until the channel is closed.
-func (s *stage) serve() {
-	for j := range s.jobs {
-		pid, err := s.do(j)
-		j.free()
-		j.done <- cloned{pid, err}
-	}
-}
-
 // do mounts what a job needs, clones its first process, and unmounts everything again.
-func (s *stage) do(j job) (pid int, err error) {
+func (j job) do() (pid int, err error) {
 	root := hostRoot
 	if j.root != nil {
 		root = imageRoot
@@ -260,7 +250,7 @@ func (s *stage) do(j job) (pid int, err error) {
 			return 0, err
 		}
 		defer func() { err = errors.Join(err, unmount(root)) }()
-		if err := s.copyDevices(); err != nil {
+		if err := copyDevices(); err != nil {
 			return 0, err
 		}
 	}
@@ -276,7 +266,7 @@ func (s *stage) do(j job) (pid int, err error) {
 }
 
 // copyDevices mounts the shared /dev in an image's root, too.
-func (s *stage) copyDevices() error {
+func copyDevices() error {
 	b, err := openBind(specs.Mount{Source: hostRoot + "/dev", Destination: "/dev", Options: []string{"rbind"}})
 	if err != nil {
 		return err
@@ -295,4 +285,43 @@ func unmount(at string) error {
 		return fmt.Errorf("%w: unmount %s: %w", ErrUnclean, at, err)
 	}
 	return nil
+}
+
+type mountOptions struct {
+	flags     uintptr // of mount(2)
+	data      string  // for the file system
+	attr      uint64  // of mount_setattr(2), for this mount only
+	recursive uint64  // of mount_setattr(2), for this mount and those below
+	rbind     bool
+}
+
+// options has the mount options that a spec can have; others are passed to the file system.
+var options = map[string]mountOptions{
+	"ro":      {flags: unix.MS_RDONLY, attr: unix.MOUNT_ATTR_RDONLY},
+	"nosuid":  {flags: unix.MS_NOSUID, attr: unix.MOUNT_ATTR_NOSUID},
+	"nodev":   {flags: unix.MS_NODEV, attr: unix.MOUNT_ATTR_NODEV},
+	"noexec":  {flags: unix.MS_NOEXEC, attr: unix.MOUNT_ATTR_NOEXEC},
+	"rro":     {recursive: unix.MOUNT_ATTR_RDONLY},
+	"rnosuid": {recursive: unix.MOUNT_ATTR_NOSUID},
+	"rnodev":  {recursive: unix.MOUNT_ATTR_NODEV},
+	"bind":    {flags: unix.MS_BIND},
+	"rbind":   {flags: unix.MS_BIND, rbind: true},
+	"rw":      {},
+}
+
+func parseOptions(all []string) (o mountOptions) {
+	var data []string
+	for _, name := range all {
+		known, ok := options[name]
+		if !ok {
+			data = append(data, name)
+			continue
+		}
+		o.flags |= known.flags
+		o.attr |= known.attr
+		o.recursive |= known.recursive
+		o.rbind = o.rbind || known.rbind
+	}
+	o.data = strings.Join(data, ",")
+	return o
 }

@@ -121,7 +121,6 @@ func (all Runtimes) Find(name string) (Runtime, error) {
 	return r, nil
 }
 
-// environment is the environment of every runtime.
 var environment = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 
 // UsesKVM reports whether gVisor is configured to use the machine's /dev/kvm.

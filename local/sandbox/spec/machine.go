@@ -35,13 +35,10 @@ func Inspect(trees cgroup.Hierarchies) Machine {
 		_, noSwap := os.Stat("/proc/swaps")
 		m.Swap = err == nil || memory.V2 && noSwap == nil
 	}
-	for _, pattern := range hostPaths {
-		found, _ := filepath.Glob(pattern)
-		for _, path := range found {
-			// Links are made inside by BuildRoot; their targets are in /usr.
-			if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSymlink == 0 {
-				m.Binds = append(m.Binds, path)
-			}
+	for _, path := range matches(hostPaths) {
+		// Links are made inside by BuildRoot; their targets are in /usr.
+		if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSymlink == 0 {
+			m.Binds = append(m.Binds, path)
 		}
 	}
 	return m

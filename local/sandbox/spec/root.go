@@ -7,7 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
+
+	"github.com/moby/sys/mountinfo"
 )
 
 // BuildRoot makes, at dir, the read-only root directory that all sandboxes share: every mount
@@ -75,14 +76,12 @@ var ownFiles = map[string]string{
 // RemoveRoot deletes a root directory that no sandbox uses. It refuses if anything is mounted
 // below: with the machine's /usr mounted there, deleting would destroy it.
 func RemoveRoot(dir string) error {
-	text, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(dir))
+	switch {
+	case err != nil:
 		return err
-	}
-	for line := range strings.Lines(string(text)) {
-		if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4]+"/", dir+"/") {
-			return fmt.Errorf("%s is mounted: unmount it first", fields[4])
-		}
+	case len(mounts) > 0:
+		return fmt.Errorf("%s is mounted: unmount it first", mounts[0].Mountpoint)
 	}
 	return os.RemoveAll(dir)
 }
@@ -101,7 +100,6 @@ func SweepRoots(dir string, used []string) (failed error) {
 	return failed
 }
 
-// matches returns the machine's paths that match any of the patterns.
 func matches(patterns []string) []string {
 	var all []string
 	for _, pattern := range patterns {
@@ -133,7 +131,6 @@ func (b *builder) directory(at string) {
 	}
 }
 
-// target makes a mount point for the machine's file or directory at.
 func (b *builder) target(at string) {
 	info, err := os.Stat(at)
 	switch {
@@ -146,7 +143,6 @@ func (b *builder) target(at string) {
 	}
 }
 
-// link copies the machine's symbolic link at, if there is one.
 func (b *builder) link(at string) {
 	if to, err := os.Readlink(at); err == nil {
 		b.symlink(to, at)

@@ -4,7 +4,6 @@
 package spec
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -161,7 +160,6 @@ var rlimits = []specs.POSIXRlimit{
 	{Type: "RLIMIT_RTTIME", Soft: unix.RLIM_INFINITY, Hard: unix.RLIM_INFINITY},
 }
 
-// fewestStack is the kernel's default for a process's stack, in bytes.
 const fewestStack = 8 << 20
 
 // StackLimit returns how large the stack of each process of a sandbox may become, in bytes: nearly
@@ -380,34 +378,20 @@ func sinceNow() map[string]specs.LinuxTimeOffset {
 // Limits returns the limits that a spec sets. It returns an error if one is missing that isn't in
 // lacks.
 func Limits(s *specs.Spec, lacks []string) (cgroup.Limits, error) {
-	if s.Linux == nil || s.Linux.Resources == nil {
-		return cgroup.Limits{}, errors.New("the spec has no limits")
-	}
 	r, wanted := s.Linux.Resources, cgroup.Limits{}
-	for name, set := range map[string]func() bool{
-		cgroup.LimitMemory: func() bool {
-			if r.Memory == nil || r.Memory.Limit == nil {
-				return false
-			}
-			wanted.Memory = *r.Memory.Limit
-			return wanted.Memory > 0
-		},
-		cgroup.LimitProcesses: func() bool {
-			if r.Pids == nil || r.Pids.Limit == nil {
-				return false
-			}
-			wanted.Processes = *r.Pids.Limit
-			return wanted.Processes > 0
-		},
-		cgroup.LimitCPU: func() bool {
-			if r.CPU == nil || r.CPU.Quota == nil || r.CPU.Period == nil {
-				return false
-			}
-			wanted.CPUQuota, wanted.CPUPeriod = *r.CPU.Quota, int64(*r.CPU.Period)
-			return wanted.CPUQuota > 0 && wanted.CPUPeriod > 0
-		},
+	if m := r.Memory; m != nil && m.Limit != nil {
+		wanted.Memory = *m.Limit
+	}
+	if p := r.Pids; p != nil && p.Limit != nil {
+		wanted.Processes = *p.Limit
+	}
+	if c := r.CPU; c != nil && c.Quota != nil && c.Period != nil {
+		wanted.CPUQuota, wanted.CPUPeriod = *c.Quota, int64(*c.Period)
+	}
+	for name, limit := range map[string]int64{
+		cgroup.LimitMemory: wanted.Memory, cgroup.LimitProcesses: wanted.Processes, cgroup.LimitCPU: min(wanted.CPUQuota, wanted.CPUPeriod),
 	} {
-		if !set() && !slices.Contains(lacks, name) {
+		if limit <= 0 && !slices.Contains(lacks, name) {
 			return cgroup.Limits{}, fmt.Errorf("the spec doesn't limit %s", name)
 		}
 	}

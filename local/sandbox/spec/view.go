@@ -199,9 +199,8 @@ func firstProcessors(text string, n int) string {
 		lines := strings.Split(entry, "\n")
 		for i, line := range lines {
 			name, _, _ := strings.Cut(line, ":")
-			if name = strings.TrimSpace(name); name == "siblings" || name == "cpu cores" {
-				before, _, _ := strings.Cut(line, ":")
-				lines[i] = before + ": " + strconv.Itoa(n)
+			if field := strings.TrimSpace(name); field == "siblings" || field == "cpu cores" {
+				lines[i] = name + ": " + strconv.Itoa(n)
 			}
 		}
 		kept = append(kept, strings.Join(lines, "\n")+"\n")

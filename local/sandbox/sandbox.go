@@ -1,6 +1,17 @@
+// Package sandbox translates an environment into a request for rockpool-sandbox (package main in
+// cmd), which makes and removes sandboxes.
+//
+// A sandbox is a set of new namespaces around a read-only root that all sandboxes share (see
+// spec.BuildRoot). The namespaces are user (with 65536 ids of its own), pid, mount, ipc, uts,
+// cgroup, network and time. Writable directories are tmpfs file systems with a size limit. Limits
+// of memory, processes and CPU time are set, and read back from the kernel. The first process is
+// Rockpool's agent. A sandbox doesn't depend on the server process: it lives until it is removed.
 package sandbox
 
 import (
+	"embed"
+	"errors"
+	"io/fs"
 	"path"
 
 	"github.com/rockpool/rockpool/local/network"
@@ -71,3 +82,33 @@ func NetworkRequest(n runtime.Network) *network.Request {
 
 // Group returns the path of a sandbox's cgroup.
 func Group(parent, id string) string { return path.Join("/", parent, id) }
+
+//go:embed bin
+var embedded embed.FS
+
+// Binary returns the embedded program rockpool-sandbox, or an error that says how to embed it.
+func Binary() ([]byte, error) {
+	data, err := embedded.ReadFile("bin/rockpool-sandbox")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.New(`the program rockpool-sandbox isn't built in: run "make build"`)
+	}
+	return data, err
+}
+
+// A Failure is an error of a runner's start, with what clients may know about it.
+type Failure struct {
+	Message       string // shown to clients, so it names no paths of the machine
+	Unrecoverable bool   // retrying can't help
+	Err           error
+}
+
+func (f *Failure) Error() string { return f.Err.Error() }
+func (f *Failure) Unwrap() error { return f.Err }
+
+// FailureOf returns err as a Failure, with a general message if it isn't one.
+func FailureOf(err error) Failure {
+	if f, ok := errors.AsType[*Failure](err); ok {
+		return Failure{f.Message, f.Unrecoverable, err}
+	}
+	return Failure{Message: "it couldn't be started; the server's log says why", Err: err}
+}
