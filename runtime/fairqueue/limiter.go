@@ -70,13 +70,6 @@ func (l *Limiter) Waiter(tenant runtime.TenantID, key string, priority runtime.P
 	return &Waiter{limiter: l, tenant: tenant, key: key, priority: priority}
 }
 
-// Priority returns the priority that was set last.
-func (w *Waiter) Priority() runtime.Priority {
-	w.limiter.mu.Lock()
-	defer w.limiter.mu.Unlock()
-	return w.priority
-}
-
 // SetPriority changes the runner's priority, even while it waits.
 func (w *Waiter) SetPriority(priority runtime.Priority) {
 	w.limiter.mu.Lock()

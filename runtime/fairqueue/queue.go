@@ -46,14 +46,6 @@ func (q *Queue[K, T]) find(priority runtime.Priority) (at int, found bool) {
 	return slices.BinarySearchFunc(q.levels, priority, func(l *Level[K, T], p runtime.Priority) int { return cmp.Compare(p, l.Priority) })
 }
 
-// Top returns the highest priority, and false if the queue is empty.
-func (q *Queue[K, T]) Top() (runtime.Priority, bool) {
-	if len(q.levels) == 0 {
-		return 0, false
-	}
-	return q.levels[0].Priority, true
-}
-
 // Levels returns the levels with items, highest priority first.
 func (q *Queue[K, T]) Levels() []*Level[K, T] { return slices.Clone(q.levels) }
 
