@@ -245,6 +245,7 @@ func (c *Cluster) openNetwork() {
 
 // Close releases the directory and the runners. Call it if Run isn't called. It removes no runner.
 func (c *Cluster) Close() {
+	c.leaveRunners() // before Prune: a removal in the background may empty the parent group
 	c.host.Prune()
 	c.close()
 }
@@ -266,7 +267,7 @@ func (c *Cluster) close() {
 func (c *Cluster) Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, error) {
 	c.mu.Lock()
 	e := c.entries[id]
-	live := e != nil && !e.removing && e.info.State.Before(runtime.RunnerStopping)
+	live := e != nil && !e.removing && !e.runner.Ending() && e.info.State.Before(runtime.RunnerStopping)
 	starting := live && e.info.State == runtime.RunnerStarting
 	c.mu.Unlock()
 	switch {

@@ -43,7 +43,7 @@ func (c *Cluster) markable(e *entry) error {
 		return errStopping()
 	case !e.info.Claim.Held() && !c.draining.IsZero():
 		return runtime.Errorf(runtime.CodeClusterUnavailable, "the machine is being drained; end that with rockpool drain --off")
-	case e.removing || !e.info.State.Before(runtime.RunnerStopping):
+	case e.removing || e.runner.Ending() || !e.info.State.Before(runtime.RunnerStopping):
 		return gone(e.id)
 	case e.info.State == runtime.RunnerStarting:
 		return runtime.Errorf(runtime.CodeConflict, "runner %s isn't ready: it is still starting", e.id)

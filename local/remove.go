@@ -31,10 +31,11 @@ func (c *Cluster) Remove(ctx context.Context, id runtime.RunnerID) error {
 		first = false // Start ends it after storing the record
 	}
 	c.mu.Unlock()
+	wait := e.runner.Tried()
 	if first || again {
 		c.end(e, runner.Exit{})
 	}
-	return c.awaitRemoval(ctx, e)
+	return c.awaitRemoval(ctx, e, wait)
 }
 
 // end ends a runner, whether it has its allocation, waits for it, or has ended already. The end of
@@ -46,12 +47,12 @@ func (c *Cluster) end(e *entry, exit runner.Exit) {
 }
 
 // awaitRemoval waits until nothing is left of a runner that is to be forgotten. It returns ctx's
-// cause when ctx ends, and CLUSTER_UNAVAILABLE when the removal failed.
-func (c *Cluster) awaitRemoval(ctx context.Context, e *entry) error {
+// cause when ctx ends, and CLUSTER_UNAVAILABLE when the removal failed. wait is from Tried.
+func (c *Cluster) awaitRemoval(ctx context.Context, e *entry, wait func(context.Context) error) error {
 	if there, err := c.awaitRecord(ctx, e); err != nil || !there {
 		return err
 	}
-	if err := e.runner.Wait(ctx); err != nil {
+	if err := wait(ctx); err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

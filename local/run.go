@@ -56,11 +56,12 @@ func (c *Cluster) removeAll(all []*entry) []error {
 			e.forget = e.forget || !e.info.Claim.Held()
 			forget := e.forget
 			c.mu.Unlock()
+			wait := e.runner.Tried()
 			c.end(e, runner.Exit{Reason: runtime.GoneStoppedOutside, Message: "the server was restarted"})
 			if forget {
-				errs[i] = c.awaitRemoval(ctx, e)
+				errs[i] = c.awaitRemoval(ctx, e, wait)
 			} else {
-				errs[i] = e.runner.Wait(ctx)
+				errs[i] = wait(ctx)
 			}
 		})
 	}

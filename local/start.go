@@ -70,6 +70,12 @@ func (c *Cluster) joinStart(ctx context.Context, e *entry, priority runtime.Prio
 		return runtime.Errorf(runtime.CodeClusterUnavailable, "the record of runner %s couldn't be stored; try again", e.id)
 	}
 	e.pass.SetPriority(priority) // it may have an allocation and wait for its turn to be made
+	c.mu.Lock()
+	led := e.led
+	c.mu.Unlock()
+	if led { // it has or had its allocation, which the scheduler may have forgotten
+		return nil
+	}
 	again := e.job
 	again.Priority = priority
 	return c.scheduler.Register(again)
