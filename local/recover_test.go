@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -163,8 +164,13 @@ func TestRestoreOfAnIncompatibleAgent(t *testing.T) {
 	if err := b.Mark(t.Context(), id, claimOf(1)); err != nil {
 		t.Fatal(err)
 	}
-	socket := b.host.SocketPath(id, spec.SocketName)
 	b.stop()
+	dir, err := os.Open(filepath.Join(b.config.Dir, "runners", string(id)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	socket := fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), spec.SocketName) // a short path
 	if err := os.Remove(socket); err != nil {
 		t.Fatal(err)
 	}
