@@ -11,7 +11,7 @@ const (
 	// tools are the vocabulary and what every layer may use.
 	tools = "./runtime ./runtime/backoff ./runtime/disk ./runtime/health ./runtime/language ./runtime/paths ./runtime/similar ./runtime/syncs ./runtime/timing ./runtime/fairqueue"
 	// heavy packages may be imported where a layer names them literally.
-	heavy     = "./runtime/store " + databases + " github.com/hashicorp/nomad/... github.com/hashicorp/go-memdb/... github.com/opencontainers/... github.com/google/nftables/... github.com/vishvananda/... github.com/google/go-containerregistry/... github.com/99designs/... github.com/vektah/... github.com/alecthomas/kong/... github.com/prometheus/... github.com/modelcontextprotocol/..."
+	heavy     = "./runtime/store " + databases + " github.com/hashicorp/nomad/... github.com/opencontainers/... github.com/google/nftables/... github.com/vishvananda/... github.com/google/go-containerregistry/... github.com/99designs/... github.com/vektah/... github.com/alecthomas/kong/... github.com/prometheus/... github.com/modelcontextprotocol/..."
 	databases = "database/sql/... modernc.org/... github.com/jackc/... github.com/pressly/..."
 	ofLocal   = "./local/... ./agent/... " + tools
 	ofServer  = "./server/... ./client ./clients/... ./config ./compat/... ./graph/... ./web ./local/... ./nomad/... ./runtime/... ./agent/... ./runtime/store"
@@ -26,7 +26,6 @@ var layers = []struct{ packages, imports string }{
 	{"./local/image/...", ofLocal + " github.com/google/go-containerregistry/..."},
 	{"./local/network/firewall", ofLocal + " github.com/google/nftables/... github.com/vishvananda/..."},
 	{"./local/sandbox/...", ofLocal + " github.com/opencontainers/..."},
-	{"./local/scheduler", ofLocal + " github.com/hashicorp/go-memdb/..."},
 	{"./local/...", ofLocal},
 	{"./nomad/...", "./nomad/... ./agent/... github.com/hashicorp/nomad/... " + tools},
 	{"./clients/...", "./clients/... ./runtime/access " + tools},

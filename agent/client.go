@@ -114,12 +114,12 @@ func parseResponse(body []byte) (Response, error) {
 	if err := ParseJSON(body, &response); err != nil {
 		return Response{}, err
 	}
+	if response.Protocol != Protocol { // first: an agent of another version answers with an error, too
+		return Response{}, &Error{Code: ErrIncompatible, Message: fmt.Sprintf("the agent has protocol %d, but the server has %d", response.Protocol, Protocol)}
+	}
 	if response.Error != nil {
 		response.Error.Message = Shorten(response.Error.Message)
 		return Response{}, response.Error
-	}
-	if response.Protocol != Protocol {
-		return Response{}, &Error{Code: ErrIncompatible, Message: fmt.Sprintf("the agent has protocol %d, but the server has %d", response.Protocol, Protocol)}
 	}
 	return response, nil
 }

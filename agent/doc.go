@@ -12,7 +12,7 @@
 // floods its output therefore can't stall another one. The client sends a [Request] frame with its
 // protocol version first. The agent answers with a [Response] frame. The frames after it depend on
 // the request. Either side may close the stream at any time; the execution continues without it.
-// The error is ErrIncompatible if the versions differ.
+// If the versions differ, the agent answers with ErrIncompatible.
 //
 // # Frames
 //

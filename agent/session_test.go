@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -116,7 +117,7 @@ func TestOpening(t *testing.T) {
 		code   ErrorCode
 	}{
 		{"closed", nil, nil, ""},
-		{"error", [][]byte{frame(t, KindResponse, Response{Protocol: 9, Error: &Error{Code: ErrTooMany, Message: strings.Repeat("x", 1<<19)}})}, nil, ErrTooMany},
+		{"error", [][]byte{frame(t, KindResponse, Response{Protocol: Protocol, Error: &Error{Code: ErrTooMany, Message: strings.Repeat("x", 1<<19)}})}, nil, ErrTooMany},
 		{"other protocol", [][]byte{frame(t, KindResponse, Response{Protocol: 8})}, nil, ErrIncompatible},
 		{"no response", [][]byte{AppendFrame(nil, KindEnd, nil)}, ErrProtocol, ""},
 	} {
@@ -138,6 +139,15 @@ func TestOpening(t *testing.T) {
 				t.Error("the stream is open")
 			}
 		})
+	}
+}
+
+// An agent of another version answers every request with an error.
+func TestOtherProtocolNamesBothVersions(t *testing.T) {
+	_, err := PingAgent(t.Context(), play(t, frame(t, KindResponse, Response{Protocol: 8, Error: &Error{Code: ErrIncompatible, Message: "another version"}})))
+	var e *Error
+	if want := fmt.Sprintf("the agent has protocol 8, but the server has %d", Protocol); !errors.As(err, &e) || e.Code != ErrIncompatible || e.Message != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 

@@ -106,7 +106,7 @@ func nullForZero(ctx context.Context, next graphql.Resolver) (any, error) {
 
 // api serves requests.
 type api struct {
-	settings   Settings
+	settings   transport.Settings
 	exec       *executor.Executor
 	presenter  transport.Presenter
 	webSockets atomic.Uint64

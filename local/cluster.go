@@ -301,11 +301,12 @@ func (c *Cluster) endStopped(ctx context.Context, e *entry, why string) error {
 	e.forget = e.forget || !e.info.Claim.Held()
 	forget := e.forget
 	c.mu.Unlock()
+	wait := e.runner.Tried()
 	c.end(e, runner.Exit{Reason: runtime.GoneStoppedOutside, Message: why})
 	if forget {
-		return c.awaitRemoval(ctx, e)
+		return c.awaitRemoval(ctx, e, wait)
 	}
-	return e.runner.Wait(ctx)
+	return wait(ctx)
 }
 
 // leaveRunners ends the goroutines that lead runners, and waits for them. The runners stay as they
@@ -320,6 +321,7 @@ func (c *Cluster) leaveRunners() {
 
 // Close releases the directory and the runners. Call it if Run isn't called. It removes no runner.
 func (c *Cluster) Close() {
+	c.leaveRunners() // before Prune: a removal in the background may empty the parent group
 	c.host.Prune()
 	c.close()
 }
@@ -340,7 +342,7 @@ func (c *Cluster) close() {
 func (c *Cluster) Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, error) {
 	c.mu.Lock()
 	e := c.entries[id]
-	live := e != nil && !e.removing && e.info.State.Before(runtime.RunnerStopping)
+	live := e != nil && !e.removing && !e.runner.Ending() && e.info.State.Before(runtime.RunnerStopping)
 	starting := live && e.info.State == runtime.RunnerStarting
 	c.mu.Unlock()
 	switch {

@@ -28,7 +28,7 @@ type entry struct {
 	info     runtime.Runner
 	placed   bool // it has an allocation
 	led      bool // a goroutine leads it, or has led it
-	lost     bool // it had ended when this server started
+	lost     bool // when this server started, it had ended or its agent didn't answer
 	removing bool // Remove was called, or the ending server removes it
 	forget   bool // with removing: the record is deleted, too
 }
@@ -80,9 +80,6 @@ func (c *Cluster) onPlaced(a runtime.Allocation) {
 	if e != nil {
 		e.placed = true
 		c.waited.Add(time.Since(e.info.CreatedAt))
-		if e.removing {
-			e.runner.Stop(runner.Exit{})
-		}
 	}
 	c.mu.Unlock()
 	if e != nil {
@@ -111,15 +108,15 @@ func (c *Cluster) put(ctx context.Context, r runtime.Runner, record runner.Recor
 	return c.config.Store.PutRunner(ctx, r, text)
 }
 
-// save stores a runner's status in its record, and then shows it in the entry. For one that is GONE
-// and to be forgotten it deletes the record.
+// save stores a runner's status in its record, and then shows it in the entry. For one that is
+// removed and to be forgotten it deletes the record and the entry.
 func (c *Cluster) save(ctx context.Context, e *entry, s runner.Status) error {
 	gone := s.State == runtime.RunnerGone
 	err := e.turn.Do(ctx, func() error {
 		c.mu.Lock()
 		r, forget := e.info, e.forget
 		c.mu.Unlock()
-		if forget && gone {
+		if forget && s.Removed {
 			return c.delete(ctx, e)
 		}
 		show(&r, s)

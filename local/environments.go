@@ -17,14 +17,16 @@ import (
 // and stays stored until it is put again.
 func (c *Cluster) restoreEnvironments(ctx context.Context) error {
 	return c.config.Store.Environments(ctx, func(env runtime.Environment, unreadable error) error {
+		if unreadable != nil {
+			c.problems.Report("environment "+string(env.ID), fmt.Sprintf("its record can't be read, so it is unavailable until you put it again: %v", unreadable))
+		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if unreadable != nil {
-			c.problems.Report("environment "+string(env.ID), fmt.Sprintf("its record can't be read, so it is unavailable until you put it again: %v", unreadable))
 			c.unreadable[env.ID] = true
-			return nil
+		} else {
+			c.environments[env.ID] = env
 		}
-		c.environments[env.ID] = env
 		return nil
 	})
 }

@@ -3,7 +3,9 @@ package local
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,11 +17,13 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/local/runner"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/launch"
+	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/sandboxtest"
 	"github.com/rockpool/rockpool/test/wait"
@@ -150,6 +154,55 @@ func TestRestoreOfASilentAgent(t *testing.T) {
 		t.Error(err)
 	}
 	b.expect(b.begin(hostEnvironment()), "echo hi", "hi")
+}
+
+// A runner of a server with another protocol is unusable, and its claimant reads why.
+func TestRestoreOfAnIncompatibleAgent(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.runKept()
+	id := b.begin(hostEnvironment())
+	if err := b.Mark(t.Context(), id, claimOf(1)); err != nil {
+		t.Fatal(err)
+	}
+	b.stop()
+	dir, err := os.Open(filepath.Join(b.config.Dir, "runners", string(id)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	socket := fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), spec.SocketName) // a short path
+	if err := os.Remove(socket); err != nil {
+		t.Fatal(err)
+	}
+	newer, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered := make(chan error, 1)
+	go func() {
+		conn, err := newer.Accept()
+		if err == nil {
+			_, _, _ = agent.NewFrameReader(conn, agent.AgentSide).Next()
+			frame, _ := agent.AppendJSON(nil, agent.KindResponse, agent.Response{
+				Protocol: agent.Protocol + 1, Error: &agent.Error{Code: agent.ErrIncompatible, Message: "the agent has another version of the protocol"},
+			})
+			_, err = conn.Write(frame)
+			_ = conn.Close()
+		}
+		answered <- err
+	}()
+	b.reopened()
+	_ = newer.Close()
+	if err := <-answered; err != nil {
+		t.Fatal(err)
+	}
+	if r, _ := b.runner(id); r.State != runtime.RunnerGone || r.Message != "its agent has another protocol than this server" {
+		t.Errorf("the runner is %+v", r)
+	}
+	if err := b.Remove(t.Context(), id); err != nil {
+		t.Error(err)
+	}
 }
 
 // A server that must end while it restores ends no runner.

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/local/runner"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/runtime"
@@ -134,7 +135,7 @@ func (c *Cluster) recorded(ctx context.Context) ([]*entry, error) {
 }
 
 // restoreRunner takes over one live runner, however long others take. It removes what is left of a
-// dead one, and waits for that until the given time; then it continues in the background. A dead runner
+// dead one, and waits for that until `until`. After that, the removal continues in the background. A dead runner
 // that was claimed stays listed as GONE until it is removed; the others are forgotten. It returns an
 // error if it can't find out whether the runner lives: then the runner is left as it is, and the
 // server must not start.
@@ -161,9 +162,18 @@ func (c *Cluster) restoreRunner(ctx context.Context, e *entry, until time.Time) 
 	}
 	within, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	err = c.endStopped(within, e, "it ended while no server ran, or its agent didn't answer the next one")
-	if err != nil && ctx.Err() == nil {
-		c.reportLeak(e, fmt.Sprintf("the last server's leftovers of it aren't removed yet: %v", err))
+	err = c.endStopped(within, e, lossOf(err))
+	if err != nil && ctx.Err() == nil { // after its last try the runner itself reports what is left
+		c.config.Logger.Warn("the last server's leftovers of a runner aren't removed yet", zap.String("runner", string(e.id)), zap.Error(err))
 	}
 	return nil
+}
+
+// lossOf returns for clients why a runner couldn't be taken over.
+func lossOf(err error) string {
+	var refused *agent.Error
+	if errors.As(err, &refused) && refused.Code == agent.ErrIncompatible {
+		return "its agent has another protocol than this server"
+	}
+	return "it ended while no server ran, or its agent didn't answer the next one"
 }

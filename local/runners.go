@@ -72,6 +72,12 @@ func (c *Cluster) joinStart(ctx context.Context, e *entry, priority runtime.Prio
 		return runtime.Errorf(runtime.CodeClusterUnavailable, "the record of runner %s couldn't be stored; try again", e.id)
 	}
 	e.pass.SetPriority(priority) // it may have an allocation and wait for its turn to be made
+	c.mu.Lock()
+	led := e.led
+	c.mu.Unlock()
+	if led { // it has or had its allocation, which the scheduler may have forgotten
+		return nil
+	}
 	again := e.job
 	again.Priority = priority
 	return c.scheduler.Register(again)
@@ -119,7 +125,7 @@ func (c *Cluster) markable(e *entry) error {
 		return errStopping()
 	case !e.info.Claim.Held() && !c.draining.IsZero():
 		return runtime.Errorf(runtime.CodeClusterUnavailable, "the machine is being drained; end that with rockpool drain --off")
-	case e.removing || !e.info.State.Before(runtime.RunnerStopping):
+	case e.removing || e.runner.Ending() || !e.info.State.Before(runtime.RunnerStopping):
 		return gone(e.id)
 	case e.info.State == runtime.RunnerStarting:
 		return runtime.Errorf(runtime.CodeConflict, "runner %s isn't ready: it is still starting", e.id)
@@ -169,10 +175,11 @@ func (c *Cluster) Remove(ctx context.Context, id runtime.RunnerID) error {
 		first = false // Start ends it after storing the record
 	}
 	c.mu.Unlock()
+	wait := e.runner.Tried()
 	if first || again {
 		c.end(e, runner.Exit{})
 	}
-	return c.awaitRemoval(ctx, e)
+	return c.awaitRemoval(ctx, e, wait)
 }
 
 // end ends a runner, whether it has its allocation, waits for it, or has ended already. The end of
@@ -184,12 +191,12 @@ func (c *Cluster) end(e *entry, exit runner.Exit) {
 }
 
 // awaitRemoval waits until nothing is left of a runner that is to be forgotten. It returns ctx's
-// cause when ctx ends, and CLUSTER_UNAVAILABLE when the removal failed.
-func (c *Cluster) awaitRemoval(ctx context.Context, e *entry) error {
+// cause when ctx ends, and CLUSTER_UNAVAILABLE when the removal failed. wait is from Tried.
+func (c *Cluster) awaitRemoval(ctx context.Context, e *entry, wait func(context.Context) error) error {
 	if there, err := c.awaitRecord(ctx, e); err != nil || !there {
 		return err
 	}
-	if err := e.runner.Wait(ctx); err != nil {
+	if err := wait(ctx); err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

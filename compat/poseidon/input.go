@@ -22,8 +22,8 @@ type input struct {
 	stall time.Duration   // see inputStall
 	ended <-chan struct{} // closed when the connection ends
 	fail  func(error)     // ends the connection; called at most once
-	more  chan struct{}   // capacity 1: a hint that bytes were added
-	taken chan struct{}   // capacity 1: a hint that the program has read some
+	more  syncs.Hint      // bytes were added
+	taken syncs.Hint      // the program has read some
 
 	mu     sync.Mutex // guards the fields below
 	hold   *clients.Reservation
@@ -33,7 +33,7 @@ type input struct {
 
 // newInput returns an empty buffer. The caller sets ended and fail before the first Write.
 func newInput(hold *clients.Reservation, stall time.Duration) *input {
-	return &input{stall: stall, more: make(chan struct{}, 1), taken: make(chan struct{}, 1), hold: hold}
+	return &input{stall: stall, more: syncs.NewHint(), taken: syncs.NewHint(), hold: hold}
 }
 
 // Write implements io.Writer. While the buffer is full it waits, as long as the program keeps
@@ -43,7 +43,7 @@ func (in *input) Write(p []byte) (int, error) {
 	for rest := p; ; {
 		n, err := in.add(rest)
 		if n > 0 {
-			syncs.Hint(in.more)
+			in.more.Send()
 		}
 		if rest = rest[n:]; err == nil {
 			return len(p), nil
@@ -115,7 +115,7 @@ func (in *input) take(p []byte) int {
 		in.blocks[0] = nil
 		in.blocks = in.blocks[1:]
 	}
-	syncs.Hint(in.taken)
+	in.taken.Send()
 	return n
 }
 

@@ -70,7 +70,7 @@ type feed struct {
 	encode  func(events.Event) []byte
 	cancel  context.CancelFunc
 	done    chan struct{}
-	moved   chan struct{} // capacity 1: the fastest member advanced
+	moved   syncs.Hint // the fastest member advanced
 	members int
 
 	mu     sync.Mutex // guards the fields below, and the nodes
@@ -103,7 +103,7 @@ func newFeed(feeds *Feeds, source Source, cursor string, encode func(events.Even
 	start := &node{ready: make(chan struct{})}
 	f := &feed{
 		feeds: feeds, source: source, encode: encode, cancel: cancel, done: make(chan struct{}),
-		moved: make(chan struct{}, 1),
+		moved: syncs.NewHint(),
 		tail:  start, newest: cursor, oldest: start, places: map[string]*node{cursor: start}, bytes: start.cost(),
 	}
 	start.item.Event.Cursor = cursor
@@ -222,7 +222,7 @@ func (f *feed) after(ctx context.Context, at *node) (*node, Item, error) {
 	// This is the fastest member now, so run may read further.
 	if next.number > f.first {
 		f.first = next.number
-		syncs.Hint(f.moved)
+		f.moved.Send()
 	}
 	return next, next.item, next.err
 }
@@ -360,7 +360,7 @@ func (w *Watcher) wait(ctx context.Context) error {
 	f.mu.Lock()
 	tail := f.tail
 	f.first = tail.number // no member is nearer to the end
-	syncs.Hint(f.moved)
+	f.moved.Send()
 	f.mu.Unlock()
 	w.feeds.mu.Unlock()
 	select {

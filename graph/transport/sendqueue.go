@@ -16,21 +16,21 @@ var errSlow = errors.New("slow reader")
 // in turn, so that one operation with much output can't delay the others. Any number of goroutines
 // may put; one takes.
 type sendQueue struct {
-	wake chan struct{} // capacity 1: there is something to take
+	wake syncs.Hint // there is something to take
 
 	mu     sync.Mutex // guards the fields below, and the queues
 	first  [][]byte   // go before all queues: acknowledgements, pings, pongs
 	queues []*opQueue // those with something to send
 }
 
-func newSendQueue() *sendQueue { return &sendQueue{wake: make(chan struct{}, 1)} }
+func newSendQueue() *sendQueue { return &sendQueue{wake: syncs.NewHint()} }
 
 // An opQueue is one operation's part of a sendQueue.
 type opQueue struct {
 	sends    *sendQueue
 	budget   int
 	envelope envelope
-	taken    chan struct{} // capacity 1: something was written
+	taken    syncs.Hint // something was written
 	messages []message
 	bytes    int // in messages, and being written
 }
@@ -58,7 +58,7 @@ const (
 
 // queue returns a new queue for an operation. It blocks its operation when budget bytes wait.
 func (b *sendQueue) queue(id string, budget int) *opQueue {
-	return &opQueue{sends: b, budget: budget, envelope: newEnvelope(id), taken: make(chan struct{}, 1)}
+	return &opQueue{sends: b, budget: budget, envelope: newEnvelope(id), taken: syncs.NewHint()}
 }
 
 // urgent puts a whole message before all others. It never blocks. At most 64 wait, because a peer
@@ -71,7 +71,7 @@ func (b *sendQueue) urgent(text []byte) bool {
 		return false
 	}
 	b.first = append(b.first, text)
-	syncs.Hint(b.wake)
+	b.wake.Send()
 	return true
 }
 
@@ -138,7 +138,7 @@ func (l *opQueue) put(p message) {
 	}
 	l.messages = append(l.messages, p)
 	l.bytes += p.size()
-	syncs.Hint(l.sends.wake)
+	l.sends.wake.Send()
 }
 
 // drop removes what waits in the queue, because its reader no longer needs it.
@@ -149,7 +149,7 @@ func (l *opQueue) drop() {
 		l.bytes -= p.size()
 	}
 	l.messages = nil // take skips the empty queue
-	syncs.Hint(l.taken)
+	l.taken.Send()
 }
 
 // batchBytes is the approximate size of one write.
@@ -192,7 +192,7 @@ func (b *sendQueue) wrote(batch []message) {
 	for _, p := range batch {
 		if p.queue != nil {
 			p.queue.bytes -= p.size()
-			syncs.Hint(p.queue.taken)
+			p.queue.taken.Send()
 		}
 	}
 }

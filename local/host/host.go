@@ -39,7 +39,7 @@ type Config struct {
 	Offer         *network.Offer // the network that runners may use; nil: none
 	ImageWorker   string         // without root: a program that runs image.Work for helper.WorkerArgument
 	HelperSocket  string         // socket of a listening sandbox helper, for a server that isn't root; "": none
-	CgroupParent  string         // "": "rockpool"; else a path below it, such as "rockpool/test"
+	CgroupParent  string         // "": "rockpool"; else "rockpool", or a path below it such as "rockpool/test"
 	MissingLimits bool           // start runners without limits that can't be set; Limitations reports them
 	Removals      int            // concurrent removals of sandboxes
 	DiskRead      int64          // bytes/s that a runner may read from each disk; 0: no limit; unused with HelperSocket

@@ -19,6 +19,6 @@
 // what leaked, and each further call of Stop retries once more.
 //
 // Run ends in two ways. Stop ends the runner. The end of Run's context leaves it running for
-// [Runner.Restore] by the next server. That one compares the process's start time, so it is certain
-// that it is the same process.
+// [Runner.Restore] by the next server. The next server compares the recorded start time, so it
+// never mistakes a later process with the same id for the runner's.
 package runner

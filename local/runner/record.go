@@ -11,6 +11,7 @@ type Status struct {
 	State   runtime.RunnerState
 	Reason  runtime.GoneReason // of one that is GONE
 	Message string             // why it is GONE; while it is STARTING, why the last attempt failed
+	Removed bool               // nothing is left of it; not stored
 	Record
 }
 

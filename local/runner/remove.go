@@ -44,6 +44,8 @@ func (r *Runner) remove(shutdown context.Context) {
 	if r.status.Leak != "" {
 		r.status.Leak, r.unsaved = "", true
 	}
+	// A stopped runner may have to be forgotten, even if its end is saved already.
+	r.status.Removed, r.unsaved = true, r.unsaved || r.stopped() != nil
 	r.record(runtime.TaskEnded, "", nil)
 	_ = r.move(runtime.RunnerGone, r.stopped()) // it is gone even if that can't be stored
 	r.report(nil, true)
@@ -90,8 +92,8 @@ func (r *Runner) destroy(ctx context.Context) error {
 	return nil
 }
 
-// removalFailed records a failed removal, and wakes Wait. From the last try on, the runner has
-// leaked.
+// removalFailed records a failed removal, and wakes the waiters. After the last try, the runner
+// counts as leaked.
 func (r *Runner) removalFailed(try int, err error) {
 	r.record(runtime.TaskRemovalFailed, "", fmt.Errorf("try %d: %w", try, err))
 	r.config.Counts.RemovalFailures.Add(1)
@@ -111,7 +113,9 @@ func (r *Runner) Try(ctx context.Context) error {
 	var err error
 	if r.status.Slot, err = r.steps.Prepare(ctx, nil); err == nil {
 		if r.handle, _, err = r.steps.Create(ctx, *r.status.Slot); err == nil {
-			err = r.Sandbox.Ping(ctx)
+			answer, cancel := context.WithTimeout(ctx, answerWithin)
+			err = r.Sandbox.Ping(answer)
+			cancel()
 			r.close()
 		}
 	}

@@ -68,7 +68,7 @@ type Handle interface {
 const (
 	saveWithin = 15 * time.Second // one save
 	// killAfter is how long the first process may take to end after SIGKILL, which also ends its pid
-	// namespace. Programs of a runner that is being removed get no say. Its cgroup kills what survives.
+	// namespace. Programs of a runner that is being removed get no time to clean up. Its cgroup kills what survives.
 	killAfter = time.Second
 	// CleanWithin bounds one try of a removal.
 	CleanWithin = 15 * time.Second
@@ -144,26 +144,30 @@ func (r *Runner) Stop(exit Exit) {
 	}
 }
 
-// Wait returns nil once the runner is GONE and removed. It returns an error if the next removal
-// fails, if Run returns first because the server stops, or ctx's cause.
-func (r *Runner) Wait(ctx context.Context) error {
-	// report replaces the channel, so this call reports only a failure from now on.
+// Tried returns a function that waits for the result of a removal. It returns nil once the runner is
+// GONE and removed. It returns an error if a removal fails after the call of Tried, if Run returns
+// first because the server stops, or ctx's cause. Call Tried before Stop: the removal that Stop
+// causes can fail before Stop returns.
+func (r *Runner) Tried() (wait func(ctx context.Context) error) {
+	// report replaces the channel, so wait reports only a failure from now on.
 	r.mu.Lock()
 	tried, over := r.tried, r.over
 	r.mu.Unlock()
-	if !over {
-		select {
-		case <-tried:
-		case <-ctx.Done():
-			return context.Cause(ctx)
+	return func(ctx context.Context) error {
+		if !over {
+			select {
+			case <-tried:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
 		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.removal
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.removal
 }
 
-// report wakes Wait with the result of a removal. After the last one, it does nothing.
+// report wakes the waiters with the result of a removal. After the last one, it does nothing.
 func (r *Runner) report(result error, last bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -312,7 +316,7 @@ func (r *Runner) attempt(ctx context.Context) error {
 	defer release()
 	counts.Observe(health.PhaseTurn, began)
 	if err := r.destroy(ctx); err != nil { // left by the attempt before
-		return &sandbox.Failure{Message: r.status.Message, Err: err}
+		return &sandbox.Failure{Message: r.status.Message, Err: errors.Join(r.failed, err)}
 	}
 	began = time.Now()
 	r.record(runtime.TaskPreparing, "", nil)
@@ -358,6 +362,7 @@ func (r *Runner) startFailed(ctx context.Context, failed sandbox.Failure) *Exit 
 	// Leftovers would hold resources during the delay. If this fails, the next attempt tries again.
 	if err := r.destroy(context.WithoutCancel(ctx)); err != nil {
 		r.record(runtime.TaskRemovalFailed, "", err)
+		r.failed = errors.Join(failed.Err, err)
 	}
 	if !again {
 		return &Exit{runtime.GoneStartFailed, failed.Message}
@@ -401,7 +406,7 @@ func (r *Runner) save() error {
 	defer cancel()
 	s := r.status
 	s.Events = r.events // only this goroutine writes them
-	if s.Reason == runtime.GoneStartFailed || s.Reason == runtime.GoneUnknown {
+	if !s.Removed && (s.Reason == runtime.GoneStartFailed || s.Reason == runtime.GoneUnknown) {
 		r.log.Warn("a runner couldn't be started or watched, and is removed", zap.Any("events", s.Events), zap.Error(r.failed))
 	}
 	if err := r.config.Save(ctx, s); err != nil {

@@ -262,6 +262,79 @@ func TestRemovalIsRetriedFiveTimes(t *testing.T) {
 	})
 }
 
+// A runner that ended by itself is GONE before its removal, which can fail for long. Its status says
+// Removed only in the last save, which a Stop causes even if nothing else has changed.
+func TestRemovedIsSavedAfterTheRemoval(t *testing.T) {
+	busy := errors.New("busy")
+	for name, test := range map[string]struct{ fails, stops, saves int }{
+		"stopped once":               {fails: 1, stops: 1, saves: 3},               // IDLE, GONE, removed
+		"stopped after the last try": {fails: removeTries, stops: 2, saves: 4},     // and the leak
+		"not stopped":                {fails: 1, saves: 2},                         // nobody forgets it
+		"a leak, not stopped":        {fails: removeTries - 1, saves: 2},           // none yet
+		"stopped, and fails again":   {fails: removeTries + 1, stops: 4, saves: 5}, // two leaks
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &world{destroys: slices.Repeat([]error{busy}, test.fails)}
+				task, leave := led(w, starting)
+				defer leave()
+				pass(time.Second)
+				w.procs[0].end()
+				synctest.Wait()
+				for range test.stops {
+					if s := w.last(); w.destroy <= test.fails && (s.State != runtime.RunnerGone || s.Removed) {
+						t.Errorf("after %d tries it is %+v", w.destroy, s)
+					}
+					task.Stop(Exit{})
+					pass(time.Hour)
+				}
+				pass(time.Hour)
+				if s := w.last(); s.Removed != (test.stops > 0) || s.Leak != "" || len(w.states) != test.saves {
+					t.Errorf("got %+v after %d saves, want %d", s, len(w.states), test.saves)
+				}
+			})
+		})
+	}
+}
+
+// A removal that fails before Stop's caller waits isn't missed.
+func TestFailureBetweenStopAndWaitIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		busy := errors.New("busy")
+		w := &world{destroys: []error{busy, busy}}
+		task, leave := led(w, starting)
+		defer leave()
+		pass(time.Second)
+		wait := task.Tried()
+		task.Stop(Exit{})
+		synctest.Wait() // the first try has failed
+		began := time.Now()
+		if err := wait(t.Context()); !errors.Is(err, busy) || time.Since(began) > 0 {
+			t.Errorf("got %v after %s, want %v now", err, time.Since(began), busy)
+		}
+	})
+}
+
+// The log has the cause of a failed start, even if what it left can't be removed.
+func TestCauseOfAFailedStartIsLogged(t *testing.T) {
+	for _, failures := range []int{1, 9} {
+		synctest.Test(t, func(t *testing.T) {
+			broken := &sandbox.Failure{Message: "broken", Unrecoverable: failures == 1, Err: errors.New("the cause")}
+			w := &world{starts: []error{broken}, destroys: slices.Repeat([]error{errors.New("busy")}, failures)}
+			_, leave := led(w, starting)
+			pass(time.Minute)
+			leave()
+			logged := w.logged.FilterMessageSnippet("couldn't be started").All()
+			if len(logged) != 1 {
+				t.Fatalf("%d failed removals: logged %+v", failures, logged)
+			}
+			if said := fmt.Sprint(logged[0].ContextMap()["error"]); !strings.Contains(said, "the cause") || !strings.Contains(said, "busy") {
+				t.Errorf("%d failed removals: logged %q", failures, said)
+			}
+		})
+	}
+}
+
 func TestLeftRunningAndRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{}

@@ -215,6 +215,9 @@ func (w *world) runner(s Status) *Runner {
 	return r
 }
 
+// Wait waits for the result of the next removal.
+func (r *Runner) Wait(ctx context.Context) error { return r.Tried()(ctx) }
+
 // led runs a runner; leave ends the server.
 func led(w *world, s Status) (r *Runner, leave func()) {
 	r = w.runner(s)

@@ -18,8 +18,8 @@ type Config struct {
 	Workers    int // workers that place runners concurrently; 0 means one per CPU, but 2 to 8
 	Collect    Collect
 
-	// Placed is called with each new allocation, once, by a worker. Update may be called for the
-	// runner before it returns. [Scheduler.Pause] waits for it.
+	// Placed is called with each new allocation, once, by a worker. Placed's callee may report to
+	// Update before Placed returns. [Scheduler.Pause] waits until Placed has returned.
 	Placed func(runtime.Allocation)
 	// Changed is called when the reason that a runner of an environment waits for may have changed.
 	// It is a hint: call Waiting again. It must not block.

@@ -6,12 +6,13 @@
 // bringing a job from its present allocations to the wanted ones. An allocation is a runner's share
 // of the machine. It takes room until [Scheduler.Update] reports that it has ended.
 //
-//	Register  Restore  Update(LOST)
-//	    └────────┼─────────┘
+//	Register  Restore
+//	    └────────┤
 //	             ▼                                          ┌─ delayed ◄──────────────┐
 //	           ready ◄──────────────────────────────────────┘                         │
 //	             ▲   (by priority, tenants by turns, environments too;                │ nack, 1 s, 4 s:
-//	             │    of a job one is outstanding, the newest waits)                  │ conflicts, a timeout
+//	             │    each job has one outstanding                                    │ conflicts, a timeout
+//	             │    evaluation at most; its newest one waits)                       │
 //	             │       │ dequeue, with a token                                      │
 //	             │       ▼                                                            │
 //	             │    worker: plans with what it sees ── applies, with the token ─────┤

@@ -38,10 +38,10 @@ func (j Job) Check() error {
 // A job is a registered runner, with its allocations and evaluations. Scheduler.mu guards it.
 type job struct {
 	Job
-	number      uint64 // counts registrations, which orders evaluations by age
-	stopped     bool   // it was deregistered
-	endedAt     time.Time
-	allocations []*runtime.Allocation // oldest first; at most the last one hasn't ended
+	number     uint64 // counts registrations, which orders evaluations by age
+	stopped    bool   // it was deregistered
+	endedAt    time.Time
+	allocation *runtime.Allocation // nil until it is placed
 
 	held    *evaluation // with a worker
 	next    *evaluation // ready, delayed, or pending until held is acked or nacked
@@ -52,20 +52,15 @@ type job struct {
 
 // live returns the allocation that hasn't ended, or nil.
 func (j *job) live() *runtime.Allocation {
-	if n := len(j.allocations); n > 0 && !j.allocations[n-1].Status.Ended() {
-		return j.allocations[n-1]
+	if j.allocation != nil && !j.allocation.Status.Ended() {
+		return j.allocation
 	}
 	return nil
 }
 
-// unplaced reports whether the runner is wanted and has no allocation. Clients may have seen an
-// allocation that ran: a new, empty runner must not appear in its place. So only one that was lost
-// before it ran is replaced.
-func (j *job) unplaced() bool {
-	return !j.stopped && !slices.ContainsFunc(j.allocations, func(a *runtime.Allocation) bool {
-		return a.Status != runtime.AllocationLost || !a.RunningAt.IsZero()
-	})
-}
+// unplaced reports whether the runner is wanted and has had no allocation. Clients may have seen the
+// runner of an ended one: a new, empty runner must not appear in its place.
+func (j *job) unplaced() bool { return !j.stopped && j.allocation == nil }
 
 // allocationOrder is the order in which an allocation's status moves; it never moves back.
 var allocationOrder = []runtime.AllocationStatus{runtime.AllocationPending, runtime.AllocationRunning, runtime.AllocationComplete, runtime.AllocationFailed, runtime.AllocationLost}

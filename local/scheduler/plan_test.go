@@ -19,31 +19,27 @@ func TestPlan(t *testing.T) {
 	full, less := one, one.Minus(runtime.Resources{MemoryMiB: 1})
 	for name, test := range map[string]struct {
 		stopped bool
-		have    []*runtime.Allocation
+		have    *runtime.Allocation
 		used    runtime.Resources
 		place   bool
 		short   int
 	}{
-		"wanted: it is placed":                            {place: true},
-		"no room: four shortages":                         {used: full, short: 4},
-		"too little memory: one shortage":                 {used: one.Minus(less), short: 1},
-		"pending: nothing to do":                          {have: []*runtime.Allocation{have(runtime.AllocationPending, false)}},
-		"running: nothing to do":                          {have: []*runtime.Allocation{have(runtime.AllocationRunning, true)}, used: full},
-		"failed: not started again":                       {have: []*runtime.Allocation{have(runtime.AllocationFailed, false)}},
-		"ended: not started again":                        {have: []*runtime.Allocation{have(runtime.AllocationComplete, true)}},
-		"lost before it ran: placed again":                {have: []*runtime.Allocation{have(runtime.AllocationLost, false)}, place: true},
-		"lost before it ran, no room: four shortages":     {have: []*runtime.Allocation{have(runtime.AllocationLost, false)}, used: full, short: 4},
-		"lost after it ran: not started again":            {have: []*runtime.Allocation{have(runtime.AllocationLost, true)}},
-		"lost and placed again: nothing to do":            {have: []*runtime.Allocation{have(runtime.AllocationLost, false), have(runtime.AllocationPending, false)}},
-		"deregistered: nothing to do":                     {stopped: true},
-		"deregistered, lost before it ran: nothing to do": {stopped: true, have: []*runtime.Allocation{have(runtime.AllocationLost, false)}},
+		"wanted: it is placed":                 {place: true},
+		"no room: four shortages":              {used: full, short: 4},
+		"too little memory: one shortage":      {used: one.Minus(less), short: 1},
+		"pending: nothing to do":               {have: have(runtime.AllocationPending, false)},
+		"running: nothing to do":               {have: have(runtime.AllocationRunning, true), used: full},
+		"failed: not started again":            {have: have(runtime.AllocationFailed, false)},
+		"ended: not started again":             {have: have(runtime.AllocationComplete, true)},
+		"lost after it ran: not started again": {have: have(runtime.AllocationLost, true)},
+		"deregistered: nothing to do":          {stopped: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, Config{Machine: one})
 			s.node.Used = test.used
 			register(t, s, wish("a", "env", 50))
 			d := s.next(t)
-			d.job.stopped, d.job.allocations = test.stopped, test.have
+			d.job.stopped, d.job.allocation = test.stopped, test.have
 			if p := s.plan(d); p.place != test.place || len(p.short) != test.short {
 				t.Errorf("got %+v, want place %v and %d shortages", p, test.place, test.short)
 			}

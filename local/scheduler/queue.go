@@ -227,7 +227,7 @@ func (s *Scheduler) block(e *evaluation) {
 	s.wakeFitting()
 }
 
-// unblock forgets the evaluation that waits for a job, and the room that was promised to it.
+// unblock forgets a job's blocked evaluation, and the room that was promised to it.
 func (s *Scheduler) unblock(j *job) {
 	if j.blocked != nil && !j.awake {
 		s.asleep.Remove(j.blocked.position())
@@ -237,8 +237,8 @@ func (s *Scheduler) unblock(j *job) {
 }
 
 // wakeFitting wakes only as many blocked evaluations as fit concurrently: room that is promised to
-// one that is awake isn't promised again. One that doesn't fit is skipped, but the room that it
-// needs is kept from lower priorities.
+// one that is awake isn't promised again. It skips an evaluation that doesn't fit, and reserves the
+// room for it. Lower priorities don't get that room.
 func (s *Scheduler) wakeFitting() {
 	if s.asleep.Len() == 0 {
 		return

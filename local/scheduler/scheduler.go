@@ -137,7 +137,7 @@ func (s *Scheduler) allocate(j *job, id runtime.AllocationID, by runtime.Evaluat
 		Desired: runtime.DesiredRun, Status: runtime.AllocationPending, CreatedAt: time.Now(),
 	}
 	s.node.Used = s.node.Used.Plus(a.Resources)
-	j.allocations, s.allocations = append(j.allocations, a), append(s.allocations, a)
+	j.allocation, s.allocations = a, append(s.allocations, a)
 	return a
 }
 
@@ -167,7 +167,7 @@ func (s *Scheduler) Deregister(id runtime.RunnerID) {
 	if j == nil || j.stopped {
 		return
 	}
-	j.stopped = true
+	j.stopped, j.failed = true, false
 	if !j.endedAt.IsZero() {
 		return // nothing is left to stop
 	}
@@ -183,8 +183,8 @@ func (s *Scheduler) Deregister(id runtime.RunnerID) {
 	e.end(runtime.EvaluationComplete, "", time.Now())
 }
 
-// Update reports the status of a runner's allocation. A status only moves forward: a repeated or
-// late report changes nothing, and so does a report without an allocation. An ended allocation frees
+// Update reports the status of a runner's allocation. A status only moves forward. A report that is
+// repeated, late, or about a runner without an allocation changes nothing. An ended allocation frees
 // its room.
 func (s *Scheduler) Update(id runtime.RunnerID, status runtime.AllocationStatus, message string) {
 	s.mu.Lock()
@@ -198,12 +198,7 @@ func (s *Scheduler) Update(id runtime.RunnerID, status runtime.AllocationStatus,
 		return
 	}
 	s.node.Used = s.node.Used.Minus(a.Resources)
-	if j.unplaced() {
-		a.Desired = runtime.DesiredStop
-		s.enqueue(s.newEvaluation(j, runtime.TriggerAllocationLost))
-	} else {
-		j.endedAt = a.EndedAt
-	}
+	j.endedAt = a.EndedAt
 	s.wakeFitting()
 }
 
@@ -280,30 +275,38 @@ func (s *Scheduler) Waiting(id runtime.RunnerID) (reason string, lacks runtime.R
 }
 
 // Evaluations returns a page of the evaluations, newest first, and how many match the filter in all.
-func (s *Scheduler) Evaluations(f runtime.EvaluationFilter) ([]runtime.Evaluation, int) {
+func (s *Scheduler) Evaluations(f runtime.EvaluationFilter) (copied []runtime.Evaluation, total int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return runtime.Paginate(func(yield func(runtime.Evaluation) bool) {
+	page, total := runtime.Paginate(func(yield func(*evaluation) bool) {
 		for _, e := range slices.Backward(s.evaluations) {
-			if f.Matches(e.RunnerID, e.EnvironmentID, e.Status) && !yield(e.Evaluation) {
+			if f.Matches(e.RunnerID, e.EnvironmentID, e.Status) && !yield(e) {
 				return
 			}
 		}
-	}, f, func(e runtime.Evaluation) string { return string(e.ID) })
+	}, f, func(e *evaluation) string { return string(e.ID) })
+	for _, e := range page {
+		copied = append(copied, e.Evaluation)
+	}
+	return copied, total
 }
 
 // Allocations returns a page of the allocations, newest first, and how many match the filter in all.
 // A restored allocation has its runner's id, so it sorts as the oldest.
-func (s *Scheduler) Allocations(f runtime.AllocationFilter) ([]runtime.Allocation, int) {
+func (s *Scheduler) Allocations(f runtime.AllocationFilter) (copied []runtime.Allocation, total int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return runtime.Paginate(func(yield func(runtime.Allocation) bool) {
+	page, total := runtime.Paginate(func(yield func(*runtime.Allocation) bool) {
 		for _, a := range slices.Backward(s.allocations) {
-			if f.Matches(a.RunnerID, a.EnvironmentID, a.Status) && !yield(*a) {
+			if f.Matches(a.RunnerID, a.EnvironmentID, a.Status) && !yield(a) {
 				return
 			}
 		}
-	}, f, func(a runtime.Allocation) string { return string(a.ID) })
+	}, f, func(a *runtime.Allocation) string { return string(a.ID) })
+	for _, a := range page {
+		copied = append(copied, *a)
+	}
+	return copied, total
 }
 
 func (s *Scheduler) collectAtIntervals(ctx context.Context) {

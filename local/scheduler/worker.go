@@ -71,8 +71,8 @@ func (s *Scheduler) plan(d delivery) plan {
 	return plan{short == nil, short}
 }
 
-// apply applies p if d is still held and the present state allows it. It reports false if p was
-// refused, and returns the new allocation, if there is one.
+// apply applies p. It returns false only if the present state refuses p. If another worker has d, it
+// does nothing and returns true. placed is the new allocation, if there is one.
 func (s *Scheduler) apply(d delivery, p plan) (done bool, placed *runtime.Allocation) {
 	s.mu.Lock()
 	defer s.unlock()

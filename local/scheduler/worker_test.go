@@ -113,22 +113,6 @@ func TestPlanOfAnUnwantedRunnerIsRefused(t *testing.T) {
 	})
 }
 
-// An allocation that was lost before it ran is replaced.
-func TestLostAllocationIsReplaced(t *testing.T) {
-	restored(t, Config{}, []Job{wish("a", "a", 50)}, map[runtime.RunnerID]runtime.AllocationStatus{"a": runtime.AllocationPending}, func(t *testing.T, s *bed) {
-		s.Update("a", runtime.AllocationLost, "")
-		synctest.Wait()
-		all := s.allocated("a")
-		if len(all) != 2 || all[0].Status != runtime.AllocationPending || all[1].ID != "a" || all[1].Desired != runtime.DesiredStop {
-			t.Errorf("allocations: %+v", all)
-		}
-		if e := sole(t, s, Filter{Job: "a"}); e.Trigger != runtime.TriggerAllocationLost {
-			t.Errorf("evaluation %+v", e)
-		}
-		checkUsed(t, s)
-	})
-}
-
 // After the end, runners can be registered, and nothing happens. Nothing is lost either.
 func TestShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -37,7 +37,7 @@ type loop struct {
 
 // Run owns the pool until ctx ends, or until a deleted pool is empty, and then returns ctx's cause or
 // nil. Runners stay, because they belong to the cluster. Waiting claims get CLUSTER_UNAVAILABLE. Run
-// admitted for its workers. Call it once.
+// waits for its workers. Call it once.
 func (p *Pool) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var workers sync.WaitGroup

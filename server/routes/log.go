@@ -17,8 +17,8 @@ import (
 // too slow, further lines are lost, which is logged.
 type Log struct {
 	logger *zap.Logger
-	wake   chan struct{} // capacity 1
-	began  atomic.Bool   // whether Run was called
+	wake   syncs.Hint
+	began  atomic.Bool // whether Run was called
 
 	// Only for Run.
 	to      *disk.LineFile
@@ -47,7 +47,7 @@ func StdoutLog(logger *zap.Logger) *Log { return newLog(disk.StreamLines(os.Stdo
 
 // newLog returns a Log that writes to a file, and owns it.
 func newLog(to *disk.LineFile, logger *zap.Logger) *Log {
-	return &Log{to: to, logger: logger, wake: make(chan struct{}, 1)}
+	return &Log{to: to, logger: logger, wake: syncs.NewHint()}
 }
 
 // Close closes the file if Run was never called; otherwise Run closes it. A nil Log does nothing.
@@ -66,7 +66,7 @@ func (l *Log) add(text []byte) {
 		l.lost++
 	}
 	l.mu.Unlock()
-	syncs.Hint(l.wake)
+	l.wake.Send()
 }
 
 // Run writes lines until ctx ends, and then the remaining ones. If nothing reads stdout, it can

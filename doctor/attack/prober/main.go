@@ -1,6 +1,6 @@
 // The prober is the hostile program of the attack corpus: a small static program that is uploaded
-// to a runner and does what a shell can't. It prints the results. It is harmless without a runner,
-// too: each of its bombs has its own maximum.
+// to a runner and does what a shell can't. It prints the results. Each of its bombs has its own
+// maximum. With the machine's own rights it refuses to run: it would change the machine's network.
 package main
 
 import (
@@ -16,11 +16,27 @@ import (
 const usage = "usage: prober call NAME | COMMAND [ARGUMENT …]"
 
 func main() {
+	if outside() {
+		say("the prober attacks what it runs in, so it refuses to run as root outside a sandbox")
+		os.Exit(2)
+	}
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {
 		say(usage)
 		os.Exit(2)
 	}
 	commands[os.Args[1]](os.Args[2:])
+}
+
+// outside reports whether the prober has the machine's own rights: the initial user namespace, and a
+// capability that no sandbox gives.
+func outside() bool {
+	ids, err := os.ReadFile("/proc/self/uid_map")
+	if err != nil || strings.Join(strings.Fields(string(ids)), " ") != "0 0 4294967295" {
+		return false // gVisor may show this map, too
+	}
+	var has [2]unix.CapUserData
+	err = unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &has[0])
+	return err == nil && has[0].Effective&(1<<unix.CAP_SYS_MODULE) != 0
 }
 
 var commands = map[string]func(args []string){

@@ -137,7 +137,8 @@ func (a *Access) verify(ctx context.Context, of func(*Runner) bool) {
 	}
 }
 
-// unmap records that ports couldn't be mapped again: another program uses one, or descriptors lack.
+// unmap records that ports couldn't be mapped again: another program uses one, or the
+// server has no file descriptors left.
 func (r *Runner) unmap(to []runtime.PortMapping, err error) {
 	r.a.problems.Report(r.subject(), fmt.Sprintf("they couldn't be mapped again; that is retried: %v", err))
 	r.reached(nil)
