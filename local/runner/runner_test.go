@@ -173,7 +173,7 @@ func TestClientsSeeOnlyPublicEvents(t *testing.T) {
 
 func told(s Status) (all []string) {
 	for _, event := range s.Events {
-		all = append(all, runtime.TaskEvent(event).Message())
+		all = append(all, event.Message())
 	}
 	return all
 }
