@@ -52,7 +52,8 @@ func (l *Limiter) Waiting() int {
 	return l.waiting.Len()
 }
 
-// A Waiter is one piece of work that may wait, also repeatedly. It has the work's present priority. All methods except Enter are safe for concurrent use.
+// A Waiter is one piece of work that may wait, also repeatedly. It has the work's present priority.
+// All methods except Enter are safe for concurrent use.
 type Waiter struct {
 	limiter *Limiter
 	tenant  runtime.TenantID
