@@ -216,8 +216,8 @@ func (s *Store) Executions(ctx context.Context, q ExecutionFilter, first int, af
 // PageBytes is the most bytes of the stored records in a page.
 const PageBytes = 2 << 20
 
-// roundRows bounds the rows of one result of a list in PostgreSQL. PostgreSQL sends all of them, even if
-// the page has no room for them.
+// roundRows bounds the rows of one result of a list in PostgreSQL. PostgreSQL sends all of them, even those
+// that don't fit into the page.
 const roundRows = 64
 
 // listsAtOnce bounds how many pages are read concurrently, because a page's memory isn't counted
