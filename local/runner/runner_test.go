@@ -262,7 +262,7 @@ func TestRemovalIsRetriedFiveTimes(t *testing.T) {
 	})
 }
 
-// A runner that ended by itself is GONE before its removal, which can fail for long. Its status says
+// A runner that ended on its own is GONE before its removal, which can fail for long. Its status says
 // Removed only in the last save, which a Stop causes even if nothing else has changed.
 func TestRemovedIsSavedAfterTheRemoval(t *testing.T) {
 	busy := errors.New("busy")
