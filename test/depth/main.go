@@ -33,8 +33,8 @@ import (
 )
 
 func main() {
-	os.Exit(commandline.Execute(&grammar{}, "depth", "Count the files and packages that one request enters.", os.Args[1:],
-		command.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+	streams := command.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}
+	os.Exit(commandline.Execute(&grammar{}, "depth", "Count the files and packages that one request enters.", os.Args[1:], streams))
 }
 
 type grammar struct {
@@ -88,8 +88,7 @@ type driver struct {
 	runner   string // a claimed one
 }
 
-// requests are in the order of their execution. A request leaves this many idle runners; 0: the pool may
-// still change.
+// requests are in the order of their execution. A request leaves this many idle runners; 0: unknown.
 var requests = []struct {
 	name string
 	idle int
@@ -120,8 +119,8 @@ func (d *driver) elapse(context.Context) error { <-time.After(d.window); return 
 
 // start starts a program and follows it to its first output. The program ends before the next request.
 func (d *driver) start(ctx context.Context) error {
-	execution, err := client.Start(ctx, d, client.StartExecutionInput{
-		RunnerId: d.runner, Command: []string{"sh", "-c", fmt.Sprintf("echo; exec sleep %f", d.window.Seconds()/2)}})
+	script := fmt.Sprintf("echo; exec sleep %f", d.window.Seconds()/2)
+	execution, err := client.Start(ctx, d, client.StartExecutionInput{RunnerId: d.runner, Command: []string{"sh", "-c", script}})
 	if err != nil {
 		return err
 	}
@@ -189,17 +188,20 @@ func measure(ctx context.Context, out io.Writer, window time.Duration, files boo
 	_, _ = fmt.Fprintln(table, "request\tfiles\tpackages\tfiles (not idle)\tpackages (not idle)")
 	for _, r := range requests {
 		all, more := map[string]int{}, map[string]int{} // entered blocks, by file
+		packages, morePackages := map[string]bool{}, map[string]bool{}
 		for key, times := range entered {
 			if key[0] != r.name || times <= repetitions/2 && r.name != "nothing" { // an idle server acts at intervals
 				continue
 			}
 			file, _, _ := strings.Cut(key[1], ":")
 			all[file]++
+			packages[path.Dir(file)] = true
 			if entered[[2]string{"nothing", key[1]}] == 0 {
 				more[file]++
+				morePackages[path.Dir(file)] = true
 			}
 		}
-		_, _ = fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\n", r.name, len(all), packages(all), len(more), packages(more))
+		_, _ = fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d\n", r.name, len(all), len(packages), len(more), len(morePackages))
 		for _, file := range slices.Sorted(maps.Keys(all)) {
 			if files {
 				_, _ = fmt.Fprintf(table, "  %s\t%d\t\t%d\t\n", file, all[file], more[file])
@@ -207,15 +209,6 @@ func measure(ctx context.Context, out io.Writer, window time.Duration, files boo
 		}
 	}
 	return table.Flush()
-}
-
-// packages returns the number of packages that have these files.
-func packages(files map[string]int) int {
-	all := map[string]bool{}
-	for file := range files {
-		all[path.Dir(file)] = true
-	}
-	return len(all)
 }
 
 // entered does a request once, when the server has nothing else to do. It returns the entered blocks,
@@ -226,16 +219,23 @@ func (d *driver) entered(ctx context.Context, idle int, do func(*driver, context
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	_ = d.elapse(ctx) // the last request may have left work behind
+	var pool *client.GetPoolResponse
+	settled := func() (_ bool, err error) {
+		pool, err = client.GetPool(ctx, d, bed.Environment)
+		return err == nil && pool.Environment.Pool.Starting+pool.Environment.Pool.Stopping == 0, err
+	}
+	if err := errors.Join(bed.Until(ctx, settled), d.elapse(ctx)); err != nil {
+		return nil, err
+	}
 	if err := errors.Join(d.tell("clear"), do(d, ctx), d.tell("write "+dir)); err != nil {
 		return nil, err
 	}
-	pool, err := client.GetPool(ctx, d, bed.Environment)
+	done, err := settled()
 	text, failed := exec.CommandContext(ctx, "go", "tool", "covdata", "textfmt", "-i", dir, "-o", "/dev/stdout").Output()
 	if err := errors.Join(err, failed); err != nil {
 		return nil, fmt.Errorf("read the pool and the counters: %w", err)
 	}
-	if p := pool.Environment.Pool; idle > 0 && (p.Idle != idle || p.Starting+p.Stopping > 0) {
+	if idle > 0 && (!done || pool.Environment.Pool.Idle != idle) {
 		return nil, fmt.Errorf("the pool changes for longer than %s: use --window", d.window)
 	}
 	for line := range strings.Lines(string(text)) { // module/runtime/id.go:12.2,14.3 statements count
