@@ -128,7 +128,7 @@ type followed struct {
 }
 
 func (f followed) Subscription() generated.SubscriptionResolver {
-	return subscription{f.resolver, f.events, f.changes}
+	return subscription(f)
 }
 
 func (r subscription) ExecutionEvents(context.Context, string, *string, *bool) (<-chan model.ExecutionEvent, error) {

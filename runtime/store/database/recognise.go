@@ -78,7 +78,7 @@ func recognise(ctx context.Context, db *sql.DB, dialect goose.Dialect, newest in
 		return 0, err
 	}
 	var tables []string
-	rows, err := db.QueryContext(ctx, listTables) //nolint:rowserrcheck,sqlclosecheck // eachOf does
+	rows, err := db.QueryContext(ctx, listTables)
 	err = eachOf(rows, err, func(scan func(...any) error) error {
 		var name string
 		err := scan(&name)

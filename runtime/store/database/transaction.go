@@ -42,7 +42,7 @@ func (t *Tx) QueryRow(text string, args ...any) *sql.Row {
 
 // Each calls each for every row of a result, until each returns an error.
 func (t *Tx) Each(each func(scan func(into ...any) error) error, text string, args ...any) error {
-	rows, err := t.tx.QueryContext(t.running, text, args...) //nolint:rowserrcheck,sqlclosecheck // eachOf does
+	rows, err := t.tx.QueryContext(t.running, text, args...)
 	return eachOf(rows, err, each)
 }
 
