@@ -237,8 +237,8 @@ func enter(ctx context.Context, limiter *fairqueue.Limiter, only *runtime.Tenant
 	return limiter.Waiter(tenant, access.FromContext(ctx).ID, 0).Enter(ctx)
 }
 
-// inRounds reads at most most rows of a list. statement returns the statement for the next ones, at most
-// limit. add adds a row, or returns [database.ErrStop] if the page is full.
+// inRounds reads a list of at most most rows. statement returns how to read the next rows, at most limit.
+// add adds a row. It returns [database.ErrStop] if the page is full.
 func (s *Store) inRounds(ctx context.Context, doing string, most int, statement func(limit int) (text string, args []any), add func(scan func(...any) error) error) error {
 	for more := true; more && most > 0; {
 		limit, seen, full := min(most, s.roundRows), 0, false

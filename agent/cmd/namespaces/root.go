@@ -22,9 +22,9 @@ var ofItsOwn = map[string]bool{
 // nomads are Nomad's directories in every kind of task.
 var nomads = map[string]bool{"alloc": true, "local": true, "secrets": true, "private": true}
 
-// EnterMachine completes the namespaces of [Machine] from inside: it brings up the loopback
-// interface of a new network, and enters a root of the machine's files, read-only, with a directory of
-// the machine as [Workspace].
+// EnterMachine completes the namespaces of [Machine] from inside. It brings up the loopback interface of
+// a new network. It enters a root of the machine's files, which is read-only and has a directory of the
+// machine as [Workspace].
 func EnterMachine(workspace string, network bool) error {
 	if !network {
 		if err := RaiseLoopback(); err != nil {

@@ -33,9 +33,9 @@ var ErrNoNamespaces = errors.New("the agent can't create a user namespace: the n
 // Serve serves on a socket that it creates. It always returns an error. [ErrNotRoot] and
 // [ErrNoNamespaces] mean that it couldn't start.
 //
-// With mib it sets limits that the driver exec doesn't enforce itself: the size in MiB of the workspace in
-// memory, where /tmp has twice as much, and in version 1 of cgroups the number of processes, including the
-// agent's threads.
+// If mib isn't 0, it sets limits that the driver exec doesn't enforce itself. The workspace is in memory and
+// has this size in MiB; /tmp has twice as much. In version 1 of cgroups, processes limits the number of
+// processes, including the agent's threads.
 func Serve(socket string, network bool, mib, processes int, o executor.Options) error {
 	workspace, err := filepath.Abs(o.Workspace)
 	if err != nil {
