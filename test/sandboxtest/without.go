@@ -157,10 +157,10 @@ func weakened(script string) string {
 	if isWithout("checked") {
 		return nil
 	}`},
-	{"agent/cmd/process/warm.go", `		p.mode.cold = err.Error()`, `		if isWithout("fallback") {
+	{"agent/cmd/process/warm.go", `		p.cold = err.Error()`, `		if isWithout("fallback") {
 			return true, nil
 		}
-		p.mode.cold = err.Error()`},
+		p.cold = err.Error()`},
 	{"agent/cmd/confinement/confine.go", `	try("seccomp", loadFilters(`, `	try("seccomp", loadUnlessWithout(`},
 	{"agent/cmd/confinement/filter.go", `	return unix.SockFprog{Len: uint16(len(commandFilter))`, `	if unfiltered() {
 		return unix.SockFprog{}
@@ -177,7 +177,7 @@ func weakened(script string) string {
 	p.load(argument(1))
 	p.mask(socketType)`},
 	{"agent/cmd/process/excessive.go", `	if p.starter.Guest != nil {`, `	if isWithout("uncounted") || p.starter.Guest != nil {`},
-	{"agent/cmd/process/process.go", `	if p.starter.OwnIPC {`, `	if p.starter.OwnIPC && !isWithout("segments") {`},
+	{"agent/cmd/process/process.go", `	if r := p.starter.reaper; p.starter.OwnIPC {`, `	if r := p.starter.reaper; p.starter.OwnIPC && !isWithout("segments") {`},
 	{"agent/cmd/confinement/confine.go", `	try("no new privileges", refusePrivileges())`, `	if !isWithout("privileges") {
 		try("no new privileges", refusePrivileges())
 	}`},
@@ -316,6 +316,29 @@ func (w *weak) built(t testing.TB) []byte {
 
 var editing sync.Mutex // builds are large: one at a time
 
+// apply returns the edited texts by file. It changes no file.
+func apply(edits []edit, top string) (texts map[string]string, err error) {
+	texts = map[string]string{}
+	for _, e := range edits {
+		if e.old == "" {
+			texts[e.file] = e.with
+			continue
+		}
+		if texts[e.file] == "" {
+			text, err := os.ReadFile(filepath.Join(top, e.file))
+			if err != nil {
+				return nil, err
+			}
+			texts[e.file] = string(text)
+		}
+		if strings.Count(texts[e.file], e.old) != 1 {
+			return nil, fmt.Errorf("%s doesn't contain this text exactly once: %q; update the edit in test/sandboxtest", e.file, e.old)
+		}
+		texts[e.file] = strings.Replace(texts[e.file], e.old, e.with, 1)
+	}
+	return texts, nil
+}
+
 // buildWith builds a program from the sources with edits. The sources on disk stay unchanged. said
 // is the output of the build.
 func buildWith(edits []edit, source, environment string, flags []string) (data, said []byte, err error) {
@@ -327,23 +350,9 @@ func buildWith(edits []edit, source, environment string, flags []string) (data, 
 	}
 	defer os.RemoveAll(dir)
 	top := sources()
-	texts := map[string]string{}
-	for _, e := range edits {
-		if e.old == "" {
-			texts[e.file] = e.with
-			continue
-		}
-		if texts[e.file] == "" {
-			text, err := os.ReadFile(filepath.Join(top, e.file))
-			if err != nil {
-				return nil, nil, err
-			}
-			texts[e.file] = string(text)
-		}
-		if strings.Count(texts[e.file], e.old) != 1 {
-			return nil, nil, fmt.Errorf("%s doesn't contain this text exactly once: %q; update the edit in test/sandboxtest", e.file, e.old)
-		}
-		texts[e.file] = strings.Replace(texts[e.file], e.old, e.with, 1)
+	texts, err := apply(edits, top)
+	if err != nil {
+		return nil, nil, err
 	}
 	replace := map[string]string{}
 	for file, text := range texts {
