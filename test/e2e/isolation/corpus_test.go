@@ -196,7 +196,7 @@ func TestE2EAccountsAreBounded(t *testing.T) {
 				need.Lacks(t, "%q isn't tried: %s", r.Name, r.Skipped)
 			}
 			if !r.Held {
-				t.Errorf("%q (%s): %s\n%s", r.Name, r.Defence, r.Why, r.Seen)
+				t.Errorf("%q (%s): %s; it saw %q", r.Name, r.Defence, r.Why, r.Seen)
 			}
 		})
 		if err != nil || report.Tried != len(rows) {
