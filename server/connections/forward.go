@@ -154,7 +154,7 @@ type kept struct {
 	since time.Time
 }
 
-// Unwrap returns the underlying connection; see package socket.
+// Unwrap returns the underlying connection; see [clients.Within].
 func (k *kept) Unwrap() net.Conn { return k.Conn }
 
 func (k *kept) Close() error {
