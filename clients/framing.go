@@ -42,7 +42,7 @@ type framingReader struct {
 type framingState int
 
 const (
-	beforeRequest framingState = iota // before a request; line ends are skipped
+	beforeRequest framingState = iota // line ends are skipped
 	inRequest                         // in its first line
 	inHead
 	inBody
@@ -50,7 +50,7 @@ const (
 	inChunk
 	inChunkEnd
 	inTrailer
-	notHTTP // any more
+	notHTTP // the connection no longer speaks HTTP
 )
 
 // framingHeader is the field with which a framingReader marks the head of a refused request, for CheckFraming.
@@ -62,9 +62,8 @@ const framingEnding = framingHeader + ": %s\r\nConnection: close\r\n\r\n"
 // maxFields is the largest number of fields in a head.
 const maxFields = 100
 
-// CheckFraming returns the status and the error with which to refuse a request whose head a framingReader has
-// ended, or nil. The connection ends after the response. A request of HTTP/2, which
-// no framingReader follows, is refused only for too many fields.
+// CheckFraming returns the status and the error with which to refuse a request whose head its connection has
+// ended, or nil. The connection ends after the response. A request of HTTP/2 is refused only for too many fields.
 func CheckFraming(w http.ResponseWriter, r *http.Request) (status int, refused *runtime.Error) {
 	why, ended := r.Header[framingHeader]
 	tooMany := ended && why[0] == Fields.String()

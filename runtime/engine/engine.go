@@ -1,7 +1,7 @@
 // Package engine composes what clients use: pools, executions, output and the store over a cluster. An
 // [Engine] has one service for each noun. Each method of a service authorises its caller, acts, and
-// records what it changed, in one place; see [audit.Do]. The caller is in the context (see package
-// access). The API and all compatible APIs call only services.
+// records what it changed, in one place; see [audit.Do] and [audit.Authorizer.Make]. The caller is in the
+// context (see package access). The API and all compatible APIs call only services.
 //
 // Methods are safe for concurrent use, check their input, and return errors of type runtime.Error.
 // Call them after Restored is closed and before Run returns.
