@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/clustertest"
 )
 
 func TestUseDoesNotPlan(t *testing.T) {
@@ -125,5 +126,25 @@ func TestRunnerInUseKeepsBeingRenewed(t *testing.T) {
 			}
 		}
 		b.want(t, 1, 1)
+	})
+}
+
+func TestQueuePositionDoesNotPlan(t *testing.T) {
+	runOver(t, 0, func(fake *clustertest.Fake) { fake.StartDelay(time.Hour) }, func(t *testing.T, b *bed) {
+		ctx, cancel := context.WithCancel(t.Context())
+		queued := NewQueued()
+		var group sync.WaitGroup
+		group.Go(func() { _, _ = b.Claim(ctx, Claim{WaitFor: time.Hour, Queued: queued}) })
+		settle(time.Second)
+		before := b.plans.Load()
+		if got := b.QueuePosition(ctx, queued).Position; got != 1 {
+			t.Errorf("position %d, want 1", got)
+		}
+		settle(0)
+		if n := b.plans.Load() - before; n != 0 {
+			t.Errorf("the pool planned %d times, want 0", n)
+		}
+		cancel()
+		group.Wait()
 	})
 }
