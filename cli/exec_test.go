@@ -132,7 +132,7 @@ func TestExecListFinds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	queued := x.Marks.QueuedAt
+	queued := x.Timestamps.QueuedAt
 	if out := s.works("exec", "list"); !strings.Contains(out, date(&queued)) || !strings.Contains(out, `echo 'It'\''s'`) {
 		t.Error(out)
 	}

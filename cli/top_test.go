@@ -99,9 +99,9 @@ func executing(id string, wall, cpu, memory int64) client.RunningExecution {
 	processes := 2
 	return client.RunningExecution{
 		Id: id, EnvironmentId: "python", Tenant: "default", CommandLine: "sh -c x", Labels: []client.Label{{Name: "user", Value: "ada"}},
-		UsageNow: &client.UsageNow{WallMs: wall, UserMs: cpu, Memory: &memory, Processes: &processes, OutputBytes: 1500},
-		Marks:    client.RunningMarks{StartedAt: new(time.Unix(1000, 0))},
-		Runner:   &client.UsedRunner{Usage: &client.RunnerUsage{MemoryLimit: 256 << 20, ProcessLimit: 64}},
+		UsageNow:   &client.UsageNow{WallMs: wall, UserMs: cpu, Memory: &memory, Processes: &processes, OutputBytes: 1500},
+		Timestamps: client.RunningTimestamps{StartedAt: new(time.Unix(1000, 0))},
+		Runner:     &client.UsedRunner{Usage: &client.RunnerUsage{MemoryLimit: 256 << 20, ProcessLimit: 64}},
 	}
 }
 
@@ -127,7 +127,7 @@ func TestCPUUseSinceThePreviousTable(t *testing.T) {
 }
 
 func TestRows(t *testing.T) {
-	silent := client.RunningExecution{Id: "s", EnvironmentId: "shell", Tenant: "default", CommandLine: "cat", Marks: client.RunningMarks{StartedAt: new(time.Unix(1000, 0))}}
+	silent := client.RunningExecution{Id: "s", EnvironmentId: "shell", Tenant: "default", CommandLine: "cat", Timestamps: client.RunningTimestamps{StartedAt: new(time.Unix(1000, 0))}}
 	all := []client.RunningExecution{silent, executing("a", 60_000, 600, 5<<20), executing("b", 61_000, 61_000, 200<<20)}
 	sorted, table := (&View{Sort: "memory"}).Table(all, time.Unix(1090, 0))
 	want := [][]string{

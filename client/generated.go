@@ -1714,7 +1714,7 @@ type Execution struct {
 	// The resources that it used. Null until it is FINISHED.
 	Usage *ExecutionUsage `json:"usage"`
 	// The times of its events.
-	Marks ExecutionMarks `json:"marks"`
+	Timestamps ExecutionTimestamps `json:"timestamps"`
 }
 
 // GetId returns Execution.Id, and is useful for accessing the field via an interface.
@@ -1777,14 +1777,14 @@ func (v *Execution) GetComparison() *Comparison { return v.Comparison }
 // GetUsage returns Execution.Usage, and is useful for accessing the field via an interface.
 func (v *Execution) GetUsage() *ExecutionUsage { return v.Usage }
 
-// GetMarks returns Execution.Marks, and is useful for accessing the field via an interface.
-func (v *Execution) GetMarks() ExecutionMarks { return v.Marks }
+// GetTimestamps returns Execution.Timestamps, and is useful for accessing the field via an interface.
+func (v *Execution) GetTimestamps() ExecutionTimestamps { return v.Timestamps }
 
-// ExecutionMarks includes the requested fields of the GraphQL type Marks.
+// ExecutionTimestamps includes the requested fields of the GraphQL type Timestamps.
 // The GraphQL type's documentation follows.
 //
-// The times of an execution's events. Null: it didn't happen, or not yet.
-type ExecutionMarks struct {
+// The times of an execution's events. Null means that the event hasn't happened.
+type ExecutionTimestamps struct {
 	// When the execution was requested.
 	QueuedAt time.Time `json:"queuedAt"`
 	// When it started.
@@ -1795,17 +1795,17 @@ type ExecutionMarks struct {
 	FinishedAt *time.Time `json:"finishedAt"`
 }
 
-// GetQueuedAt returns ExecutionMarks.QueuedAt, and is useful for accessing the field via an interface.
-func (v *ExecutionMarks) GetQueuedAt() time.Time { return v.QueuedAt }
+// GetQueuedAt returns ExecutionTimestamps.QueuedAt, and is useful for accessing the field via an interface.
+func (v *ExecutionTimestamps) GetQueuedAt() time.Time { return v.QueuedAt }
 
-// GetStartedAt returns ExecutionMarks.StartedAt, and is useful for accessing the field via an interface.
-func (v *ExecutionMarks) GetStartedAt() *time.Time { return v.StartedAt }
+// GetStartedAt returns ExecutionTimestamps.StartedAt, and is useful for accessing the field via an interface.
+func (v *ExecutionTimestamps) GetStartedAt() *time.Time { return v.StartedAt }
 
-// GetFirstOutputAt returns ExecutionMarks.FirstOutputAt, and is useful for accessing the field via an interface.
-func (v *ExecutionMarks) GetFirstOutputAt() *time.Time { return v.FirstOutputAt }
+// GetFirstOutputAt returns ExecutionTimestamps.FirstOutputAt, and is useful for accessing the field via an interface.
+func (v *ExecutionTimestamps) GetFirstOutputAt() *time.Time { return v.FirstOutputAt }
 
-// GetFinishedAt returns ExecutionMarks.FinishedAt, and is useful for accessing the field via an interface.
-func (v *ExecutionMarks) GetFinishedAt() *time.Time { return v.FinishedAt }
+// GetFinishedAt returns ExecutionTimestamps.FinishedAt, and is useful for accessing the field via an interface.
+func (v *ExecutionTimestamps) GetFinishedAt() *time.Time { return v.FinishedAt }
 
 // ExecutionUsage includes the requested fields of the GraphQL type Usage.
 // The GraphQL type's documentation follows.
@@ -3580,7 +3580,7 @@ type ListedExecution struct {
 	// The resources that it used. Null until it is FINISHED.
 	Usage *ListedExecutionUsage `json:"usage"`
 	// The times of its events.
-	Marks ListedExecutionMarks `json:"marks"`
+	Timestamps ListedExecutionTimestamps `json:"timestamps"`
 }
 
 // GetId returns ListedExecution.Id, and is useful for accessing the field via an interface.
@@ -3628,14 +3628,14 @@ func (v *ListedExecution) GetComparison() *ListedComparison { return v.Compariso
 // GetUsage returns ListedExecution.Usage, and is useful for accessing the field via an interface.
 func (v *ListedExecution) GetUsage() *ListedExecutionUsage { return v.Usage }
 
-// GetMarks returns ListedExecution.Marks, and is useful for accessing the field via an interface.
-func (v *ListedExecution) GetMarks() ListedExecutionMarks { return v.Marks }
+// GetTimestamps returns ListedExecution.Timestamps, and is useful for accessing the field via an interface.
+func (v *ListedExecution) GetTimestamps() ListedExecutionTimestamps { return v.Timestamps }
 
-// ListedExecutionMarks includes the requested fields of the GraphQL type Marks.
+// ListedExecutionTimestamps includes the requested fields of the GraphQL type Timestamps.
 // The GraphQL type's documentation follows.
 //
-// The times of an execution's events. Null: it didn't happen, or not yet.
-type ListedExecutionMarks struct {
+// The times of an execution's events. Null means that the event hasn't happened.
+type ListedExecutionTimestamps struct {
 	// When the execution was requested.
 	QueuedAt time.Time `json:"queuedAt"`
 	// When it started.
@@ -3646,17 +3646,17 @@ type ListedExecutionMarks struct {
 	FinishedAt *time.Time `json:"finishedAt"`
 }
 
-// GetQueuedAt returns ListedExecutionMarks.QueuedAt, and is useful for accessing the field via an interface.
-func (v *ListedExecutionMarks) GetQueuedAt() time.Time { return v.QueuedAt }
+// GetQueuedAt returns ListedExecutionTimestamps.QueuedAt, and is useful for accessing the field via an interface.
+func (v *ListedExecutionTimestamps) GetQueuedAt() time.Time { return v.QueuedAt }
 
-// GetStartedAt returns ListedExecutionMarks.StartedAt, and is useful for accessing the field via an interface.
-func (v *ListedExecutionMarks) GetStartedAt() *time.Time { return v.StartedAt }
+// GetStartedAt returns ListedExecutionTimestamps.StartedAt, and is useful for accessing the field via an interface.
+func (v *ListedExecutionTimestamps) GetStartedAt() *time.Time { return v.StartedAt }
 
-// GetFirstOutputAt returns ListedExecutionMarks.FirstOutputAt, and is useful for accessing the field via an interface.
-func (v *ListedExecutionMarks) GetFirstOutputAt() *time.Time { return v.FirstOutputAt }
+// GetFirstOutputAt returns ListedExecutionTimestamps.FirstOutputAt, and is useful for accessing the field via an interface.
+func (v *ListedExecutionTimestamps) GetFirstOutputAt() *time.Time { return v.FirstOutputAt }
 
-// GetFinishedAt returns ListedExecutionMarks.FinishedAt, and is useful for accessing the field via an interface.
-func (v *ListedExecutionMarks) GetFinishedAt() *time.Time { return v.FinishedAt }
+// GetFinishedAt returns ListedExecutionTimestamps.FinishedAt, and is useful for accessing the field via an interface.
+func (v *ListedExecutionTimestamps) GetFinishedAt() *time.Time { return v.FinishedAt }
 
 // ListedExecutionUsage includes the requested fields of the GraphQL type Usage.
 // The GraphQL type's documentation follows.
@@ -4920,7 +4920,7 @@ type RunningExecution struct {
 	// slow. A query makes the server measure it. Null unless it is RUNNING, and if the agent doesn't answer.
 	UsageNow *UsageNow `json:"usageNow"`
 	// The times of its events.
-	Marks RunningMarks `json:"marks"`
+	Timestamps RunningTimestamps `json:"timestamps"`
 	// Its runner. Null if the runner is gone.
 	Runner *UsedRunner `json:"runner"`
 }
@@ -4949,28 +4949,28 @@ func (v *RunningExecution) GetLabels() []Label { return v.Labels }
 // GetUsageNow returns RunningExecution.UsageNow, and is useful for accessing the field via an interface.
 func (v *RunningExecution) GetUsageNow() *UsageNow { return v.UsageNow }
 
-// GetMarks returns RunningExecution.Marks, and is useful for accessing the field via an interface.
-func (v *RunningExecution) GetMarks() RunningMarks { return v.Marks }
+// GetTimestamps returns RunningExecution.Timestamps, and is useful for accessing the field via an interface.
+func (v *RunningExecution) GetTimestamps() RunningTimestamps { return v.Timestamps }
 
 // GetRunner returns RunningExecution.Runner, and is useful for accessing the field via an interface.
 func (v *RunningExecution) GetRunner() *UsedRunner { return v.Runner }
 
-// RunningMarks includes the requested fields of the GraphQL type Marks.
+// RunningTimestamps includes the requested fields of the GraphQL type Timestamps.
 // The GraphQL type's documentation follows.
 //
-// The times of an execution's events. Null: it didn't happen, or not yet.
-type RunningMarks struct {
+// The times of an execution's events. Null means that the event hasn't happened.
+type RunningTimestamps struct {
 	// When the execution was requested.
 	QueuedAt time.Time `json:"queuedAt"`
 	// When it started.
 	StartedAt *time.Time `json:"startedAt"`
 }
 
-// GetQueuedAt returns RunningMarks.QueuedAt, and is useful for accessing the field via an interface.
-func (v *RunningMarks) GetQueuedAt() time.Time { return v.QueuedAt }
+// GetQueuedAt returns RunningTimestamps.QueuedAt, and is useful for accessing the field via an interface.
+func (v *RunningTimestamps) GetQueuedAt() time.Time { return v.QueuedAt }
 
-// GetStartedAt returns RunningMarks.StartedAt, and is useful for accessing the field via an interface.
-func (v *RunningMarks) GetStartedAt() *time.Time { return v.StartedAt }
+// GetStartedAt returns RunningTimestamps.StartedAt, and is useful for accessing the field via an interface.
+func (v *RunningTimestamps) GetStartedAt() *time.Time { return v.StartedAt }
 
 // SearchFilesResponse is returned by SearchFiles on success.
 type SearchFilesResponse struct {
@@ -8740,7 +8740,7 @@ query GetExecution ($id: ID!) {
 			bytesWritten
 			outputBytes
 		}
-		marks {
+		timestamps {
 			queuedAt
 			startedAt
 			firstOutputAt
@@ -8811,7 +8811,7 @@ query GetExecutions ($environment: ID, $runner: ID, $states: [ExecutionState!], 
 				bytesWritten
 				outputBytes
 			}
-			marks {
+			timestamps {
 				queuedAt
 				startedAt
 				firstOutputAt
@@ -9434,7 +9434,7 @@ query GetRunning ($environment: ID, $first: Int, $after: String) {
 				peakProcesses
 				outputBytes
 			}
-			marks {
+			timestamps {
 				queuedAt
 				startedAt
 			}

@@ -80,7 +80,7 @@ func writeCast(w io.Writer, x runtime.Execution, content printed) error {
 		Height    int    `json:"height"`
 		Timestamp int64  `json:"timestamp,omitempty"`
 		Command   string `json:"command,omitempty"`
-	}{2, size.Columns, size.Rows, max(0, x.Marks.StartedAt.Unix()), strings.Join(x.Command, " ")})
+	}{2, size.Columns, size.Rows, max(0, x.Timestamps.StartedAt.Unix()), strings.Join(x.Command, " ")})
 	c := cast{encoder: encoder}
 	if x.Terminal == nil {
 		c.returns = strings.NewReplacer("\r\n", "\r\n", "\n", "\r\n")

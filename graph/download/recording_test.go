@@ -27,7 +27,7 @@ func (r *recorded) Next() (executions.Record, int64, error) {
 
 func (r *recorded) Lost() int64 { return 100 }
 
-func TestRecordingHasSizesAndMarks(t *testing.T) {
+func TestRecordingHasSizesAndTimestamps(t *testing.T) {
 	size := func(columns int) runtime.TerminalSize { return runtime.TerminalSize{Columns: columns, Rows: 24} }
 	records := func() *recorded {
 		return &recorded{

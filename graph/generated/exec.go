@@ -376,7 +376,6 @@ type ComplexityRoot struct {
 		ID            func(childComplexity int) int
 		Labels        func(childComplexity int) int
 		Lines         func(childComplexity int, from *int64, skip *int64, last *bool, maxLines *int, stream *runtime.Stream, containing *string, matchCase *bool) int
-		Marks         func(childComplexity int) int
 		Message       func(childComplexity int) int
 		Outcome       func(childComplexity int) int
 		Output        func(childComplexity int, after *string, maxBytes *int) int
@@ -387,6 +386,7 @@ type ComplexityRoot struct {
 		StartedWarm   func(childComplexity int) int
 		State         func(childComplexity int) int
 		Tenant        func(childComplexity int) int
+		Timestamps    func(childComplexity int) int
 		Usage         func(childComplexity int) int
 		UsageNow      func(childComplexity int) int
 	}
@@ -534,13 +534,6 @@ type ComplexityRoot struct {
 	Loaded struct {
 		Memory  func(childComplexity int) int
 		Version func(childComplexity int) int
-	}
-
-	Marks struct {
-		FinishedAt    func(childComplexity int) int
-		FirstOutputAt func(childComplexity int) int
-		QueuedAt      func(childComplexity int) int
-		StartedAt     func(childComplexity int) int
 	}
 
 	MoveFilePayload struct {
@@ -869,6 +862,13 @@ type ComplexityRoot struct {
 		Resumed       func(childComplexity int) int
 		Runner        func(childComplexity int) int
 		State         func(childComplexity int) int
+	}
+
+	Timestamps struct {
+		FinishedAt    func(childComplexity int) int
+		FirstOutputAt func(childComplexity int) int
+		QueuedAt      func(childComplexity int) int
+		StartedAt     func(childComplexity int) int
 	}
 
 	Token struct {
@@ -2382,12 +2382,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Execution.Lines(childComplexity, args["from"].(*int64), args["skip"].(*int64), args["last"].(*bool), args["maxLines"].(*int), args["stream"].(*runtime.Stream), args["containing"].(*string), args["matchCase"].(*bool)), true
-	case "Execution.marks":
-		if e.ComplexityRoot.Execution.Marks == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Execution.Marks(childComplexity), true
 	case "Execution.message":
 		if e.ComplexityRoot.Execution.Message == nil {
 			break
@@ -2453,6 +2447,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Execution.Tenant(childComplexity), true
+	case "Execution.timestamps":
+		if e.ComplexityRoot.Execution.Timestamps == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Execution.Timestamps(childComplexity), true
 	case "Execution.usage":
 		if e.ComplexityRoot.Execution.Usage == nil {
 			break
@@ -2978,31 +2978,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Loaded.Version(childComplexity), true
-
-	case "Marks.finishedAt":
-		if e.ComplexityRoot.Marks.FinishedAt == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Marks.FinishedAt(childComplexity), true
-	case "Marks.firstOutputAt":
-		if e.ComplexityRoot.Marks.FirstOutputAt == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Marks.FirstOutputAt(childComplexity), true
-	case "Marks.queuedAt":
-		if e.ComplexityRoot.Marks.QueuedAt == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Marks.QueuedAt(childComplexity), true
-	case "Marks.startedAt":
-		if e.ComplexityRoot.Marks.StartedAt == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Marks.StartedAt(childComplexity), true
 
 	case "MoveFilePayload.file":
 		if e.ComplexityRoot.MoveFilePayload.File == nil {
@@ -4546,6 +4521,31 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Ticket.State(childComplexity), true
+
+	case "Timestamps.finishedAt":
+		if e.ComplexityRoot.Timestamps.FinishedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Timestamps.FinishedAt(childComplexity), true
+	case "Timestamps.firstOutputAt":
+		if e.ComplexityRoot.Timestamps.FirstOutputAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Timestamps.FirstOutputAt(childComplexity), true
+	case "Timestamps.queuedAt":
+		if e.ComplexityRoot.Timestamps.QueuedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Timestamps.QueuedAt(childComplexity), true
+	case "Timestamps.startedAt":
+		if e.ComplexityRoot.Timestamps.StartedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Timestamps.StartedAt(childComplexity), true
 
 	case "Token.createdAt":
 		if e.ComplexityRoot.Token.CreatedAt == nil {
@@ -7322,7 +7322,7 @@ type Execution {
   """
   coldReason: String
   "The times of its events."
-  marks: Marks!
+  timestamps: Timestamps!
   """
   Its output so far, from the beginning or from a cursor. The call doesn't wait for more.
 
@@ -7508,8 +7508,8 @@ type UsageNow {
   outputBytes: Int64!
 }
 
-"The times of an execution's events. Null: it didn't happen, or not yet."
-type Marks {
+"The times of an execution's events. Null means that the event hasn't happened."
+type Timestamps {
   "When the execution was requested."
   queuedAt: Time!
   "When it started."
@@ -9560,8 +9560,8 @@ func (ec *executionContext) childFields_Execution(ctx context.Context, field gra
 		return ec.fieldContext_Execution_startedWarm(ctx, field)
 	case "coldReason":
 		return ec.fieldContext_Execution_coldReason(ctx, field)
-	case "marks":
-		return ec.fieldContext_Execution_marks(ctx, field)
+	case "timestamps":
+		return ec.fieldContext_Execution_timestamps(ctx, field)
 	case "output":
 		return ec.fieldContext_Execution_output(ctx, field)
 	case "lines":
@@ -9796,20 +9796,6 @@ func (ec *executionContext) childFields_Loaded(ctx context.Context, field graphq
 		return ec.fieldContext_Loaded_memory(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Loaded", field.Name)
-}
-
-func (ec *executionContext) childFields_Marks(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-	switch field.Name {
-	case "queuedAt":
-		return ec.fieldContext_Marks_queuedAt(ctx, field)
-	case "startedAt":
-		return ec.fieldContext_Marks_startedAt(ctx, field)
-	case "firstOutputAt":
-		return ec.fieldContext_Marks_firstOutputAt(ctx, field)
-	case "finishedAt":
-		return ec.fieldContext_Marks_finishedAt(ctx, field)
-	}
-	return nil, fmt.Errorf("no field named %q was found under type Marks", field.Name)
 }
 
 func (ec *executionContext) childFields_MoveFilePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -10346,6 +10332,20 @@ func (ec *executionContext) childFields_Ticket(ctx context.Context, field graphq
 		return ec.fieldContext_Ticket_endedAt(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Ticket", field.Name)
+}
+
+func (ec *executionContext) childFields_Timestamps(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "queuedAt":
+		return ec.fieldContext_Timestamps_queuedAt(ctx, field)
+	case "startedAt":
+		return ec.fieldContext_Timestamps_startedAt(ctx, field)
+	case "firstOutputAt":
+		return ec.fieldContext_Timestamps_firstOutputAt(ctx, field)
+	case "finishedAt":
+		return ec.fieldContext_Timestamps_finishedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Timestamps", field.Name)
 }
 
 func (ec *executionContext) childFields_Token(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -17318,33 +17318,33 @@ func (ec *executionContext) fieldContext_Execution_coldReason(_ context.Context,
 	return graphql.NewScalarFieldContext("Execution", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Execution_marks(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
+func (ec *executionContext) _Execution_timestamps(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
 		field,
 		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Execution_marks(ctx, field)
+			return ec.fieldContext_Execution_timestamps(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.Marks, nil
+			return obj.Timestamps, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v runtime.Marks) graphql.Marshaler {
-			return ec.marshalNMarks2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐMarks(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.Timestamps) graphql.Marshaler {
+			return ec.marshalNTimestamps2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTimestamps(ctx, selections, v)
 		},
 		true,
 		true,
 	)
 }
-func (ec *executionContext) fieldContext_Execution_marks(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+func (ec *executionContext) fieldContext_Execution_timestamps(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	fc = &graphql.FieldContext{
 		Object:     "Execution",
 		Field:      field,
 		IsMethod:   false,
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.childFields_Marks(ctx, field)
+			return ec.childFields_Timestamps(ctx, field)
 		},
 	}
 	return fc, nil
@@ -19471,98 +19471,6 @@ func (ec *executionContext) _Loaded_memory(ctx context.Context, field graphql.Co
 }
 func (ec *executionContext) fieldContext_Loaded_memory(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Loaded", field, false, false, errors.New("field of type Int64 does not have child fields"))
-}
-
-func (ec *executionContext) _Marks_queuedAt(ctx context.Context, field graphql.CollectedField, obj *runtime.Marks) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Marks_queuedAt(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.QueuedAt, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
-			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_Marks_queuedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Marks", field, false, false, errors.New("field of type Time does not have child fields"))
-}
-
-func (ec *executionContext) _Marks_startedAt(ctx context.Context, field graphql.CollectedField, obj *runtime.Marks) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Marks_startedAt(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.StartedAt, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
-			return ec.marshalOTime2timeᚐTime(ctx, selections, v)
-		},
-		true,
-		false,
-	)
-}
-func (ec *executionContext) fieldContext_Marks_startedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Marks", field, false, false, errors.New("field of type Time does not have child fields"))
-}
-
-func (ec *executionContext) _Marks_firstOutputAt(ctx context.Context, field graphql.CollectedField, obj *runtime.Marks) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Marks_firstOutputAt(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.FirstOutputAt, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
-			return ec.marshalOTime2timeᚐTime(ctx, selections, v)
-		},
-		true,
-		false,
-	)
-}
-func (ec *executionContext) fieldContext_Marks_firstOutputAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Marks", field, false, false, errors.New("field of type Time does not have child fields"))
-}
-
-func (ec *executionContext) _Marks_finishedAt(ctx context.Context, field graphql.CollectedField, obj *runtime.Marks) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Marks_finishedAt(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.FinishedAt, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
-			return ec.marshalOTime2timeᚐTime(ctx, selections, v)
-		},
-		true,
-		false,
-	)
-}
-func (ec *executionContext) fieldContext_Marks_finishedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Marks", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
 func (ec *executionContext) _MoveFilePayload_file(ctx context.Context, field graphql.CollectedField, obj *MoveFilePayload) (ret graphql.Marshaler) {
@@ -25818,6 +25726,98 @@ func (ec *executionContext) _Ticket_endedAt(ctx context.Context, field graphql.C
 }
 func (ec *executionContext) fieldContext_Ticket_endedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Ticket", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Timestamps_queuedAt(ctx context.Context, field graphql.CollectedField, obj *runtime.Timestamps) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Timestamps_queuedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.QueuedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Timestamps_queuedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Timestamps", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Timestamps_startedAt(ctx context.Context, field graphql.CollectedField, obj *runtime.Timestamps) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Timestamps_startedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.StartedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalOTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Timestamps_startedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Timestamps", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Timestamps_firstOutputAt(ctx context.Context, field graphql.CollectedField, obj *runtime.Timestamps) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Timestamps_firstOutputAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.FirstOutputAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalOTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Timestamps_firstOutputAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Timestamps", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Timestamps_finishedAt(ctx context.Context, field graphql.CollectedField, obj *runtime.Timestamps) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Timestamps_finishedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.FinishedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalOTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Timestamps_finishedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Timestamps", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
 func (ec *executionContext) _Token_id(ctx context.Context, field graphql.CollectedField, obj *access.Token) (ret graphql.Marshaler) {
@@ -33007,8 +33007,8 @@ func (ec *executionContext) _Execution(ctx context.Context, sel ast.SelectionSet
 			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
-		case "marks":
-			out.Values[i] = ec._Execution_marks(ctx, field, obj)
+		case "timestamps":
+			out.Values[i] = ec._Execution_timestamps(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
@@ -34359,59 +34359,6 @@ func (ec *executionContext) _Loaded(ctx context.Context, sel ast.SelectionSet, o
 		case "memory":
 			out.Values[i] = ec._Loaded_memory(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
-			}
-		default:
-			panic("unknown field " + strconv.Quote(field.Name))
-		}
-	}
-	out.Dispatch(ctx)
-	if out.Invalids > 0 {
-		return graphql.Null
-	}
-
-	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
-
-	ec.ProcessDeferredGroup(graphql.DeferredGroup{
-		Defers:   deferLabelToView,
-		Path:     graphql.GetPath(ctx),
-		FieldSet: deferredFieldSet,
-		Context:  ctx,
-	})
-
-	return out
-}
-
-var marksImplementors = []string{"Marks"}
-
-func (ec *executionContext) _Marks(ctx context.Context, sel ast.SelectionSet, obj *runtime.Marks) graphql.Marshaler {
-	fields := graphql.CollectFields(ec.OperationContext, sel, marksImplementors)
-
-	out := graphql.NewFieldSet(fields)
-	deferredFieldSet := graphql.NewFieldSet(nil)
-	deferLabelToView := make(map[string]*graphql.FieldSetView)
-	for i, field := range fields {
-		switch field.Name {
-		case "__typename":
-			out.Values[i] = graphql.MarshalString("Marks")
-		case "queuedAt":
-			out.Values[i] = ec._Marks_queuedAt(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				out.Invalids++
-			}
-		case "startedAt":
-			out.Values[i] = ec._Marks_startedAt(ctx, field, obj)
-			if out.Values[i] == graphql.RequiredNull {
-				out.Invalids++
-			}
-		case "firstOutputAt":
-			out.Values[i] = ec._Marks_firstOutputAt(ctx, field, obj)
-			if out.Values[i] == graphql.RequiredNull {
-				out.Invalids++
-			}
-		case "finishedAt":
-			out.Values[i] = ec._Marks_finishedAt(ctx, field, obj)
-			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -37552,6 +37499,59 @@ func (ec *executionContext) _Ticket(ctx context.Context, sel ast.SelectionSet, o
 	return out
 }
 
+var timestampsImplementors = []string{"Timestamps"}
+
+func (ec *executionContext) _Timestamps(ctx context.Context, sel ast.SelectionSet, obj *runtime.Timestamps) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, timestampsImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Timestamps")
+		case "queuedAt":
+			out.Values[i] = ec._Timestamps_queuedAt(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "startedAt":
+			out.Values[i] = ec._Timestamps_startedAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "firstOutputAt":
+			out.Values[i] = ec._Timestamps_firstOutputAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "finishedAt":
+			out.Values[i] = ec._Timestamps_finishedAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var tokenImplementors = []string{"Token"}
 
 func (ec *executionContext) _Token(ctx context.Context, sel ast.SelectionSet, obj *access.Token) graphql.Marshaler {
@@ -39862,10 +39862,6 @@ func (ec *executionContext) marshalNLanguageLimits2githubᚗcomᚋrockpoolᚋroc
 	return ec._LanguageLimits(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNMarks2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐMarks(ctx context.Context, sel ast.SelectionSet, v runtime.Marks) graphql.Marshaler {
-	return ec._Marks(ctx, sel, &v)
-}
-
 func (ec *executionContext) unmarshalNMoveFileInput2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐMoveFileInput(ctx context.Context, v any) (MoveFileInput, error) {
 	res, err := ec.unmarshalInputMoveFileInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -40412,6 +40408,10 @@ func (ec *executionContext) marshalNTime2timeᚐTime(ctx context.Context, sel as
 		}
 	}
 	return res
+}
+
+func (ec *executionContext) marshalNTimestamps2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTimestamps(ctx context.Context, sel ast.SelectionSet, v runtime.Timestamps) graphql.Marshaler {
+	return ec._Timestamps(ctx, sel, &v)
 }
 
 func (ec *executionContext) marshalNToken2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐToken(ctx context.Context, sel ast.SelectionSet, v access.Token) graphql.Marshaler {

@@ -337,11 +337,11 @@ func TestUnwritableStoreIsDown(t *testing.T) {
 // TestLogsOfOlderServersAreRead uses a log whose size an older server didn't record.
 func TestLogsOfOlderServersAreRead(t *testing.T) {
 	b := newBed(t)
-	x := runtime.Execution{ID: runtime.NewExecutionID(), State: runtime.ExecutionPending, Marks: runtime.Marks{QueuedAt: time.Now(), StartedAt: time.Now()}}
+	x := runtime.Execution{ID: runtime.NewExecutionID(), State: runtime.ExecutionPending, Timestamps: runtime.Timestamps{QueuedAt: time.Now(), StartedAt: time.Now()}}
 	if _, _, err := b.store.AddExecution(asServer(t), x, []byte("{}")); err != nil {
 		t.Fatal(err)
 	}
-	x.State, x.Usage.OutputBytes, x.Marks.FinishedAt = runtime.ExecutionFinished, 100, time.Now()
+	x.State, x.Usage.OutputBytes, x.Timestamps.FinishedAt = runtime.ExecutionFinished, 100, time.Now()
 	if _, err := b.store.FinishExecution(asServer(t), x, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -102,7 +102,7 @@ func TestSilentTerminalIsRestoredAsRunning(t *testing.T) {
 	b.stop()
 	b.start(t)
 	got, err := b.Executions.Get(asServer(t), x.ID, 0)
-	if err != nil || got.State != runtime.ExecutionRunning || !got.Marks.FirstOutputAt.IsZero() {
+	if err != nil || got.State != runtime.ExecutionRunning || !got.Timestamps.FirstOutputAt.IsZero() {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if _, err := b.Executions.Cancel(asServer(t), x.ID); err != nil {

@@ -73,7 +73,7 @@ func (s *Service) Lines(ctx context.Context, id runtime.ExecutionID, query LineQ
 	}
 	source.Tenant = x.Tenant
 	if x.State == runtime.ExecutionFinished {
-		source.Ended, source.Bytes, source.After = true, x.Usage.OutputBytes, x.Marks.FinishedAt.Sub(x.Marks.StartedAt)
+		source.Ended, source.Bytes, source.After = true, x.Usage.OutputBytes, x.Timestamps.FinishedAt.Sub(x.Timestamps.StartedAt)
 	}
 	page, err := r.lines.Read(ctx, source, q)
 	if errors.Is(err, fs.ErrNotExist) { // retention has just removed it
@@ -85,7 +85,7 @@ func (s *Service) Lines(ctx context.Context, id runtime.ExecutionID, query LineQ
 	end := events.At(id, page.Position, page.Offset, page.Begun)
 	page.Cursor = end.String()
 	for i, line := range page.Lines {
-		page.Lines[i].At = x.Marks.StartedAt.Add(line.Since)
+		page.Lines[i].At = x.Timestamps.StartedAt.Add(line.Since)
 		if line.Lost > 0 {
 			page.Lines[i].Cause = lossCause(x, line, line.Offset == page.Offset, end, from)
 		}

@@ -55,11 +55,11 @@ func write(t *testing.T, path string, data []byte) {
 // finished adds an execution that has ended to the store.
 func finished(t *testing.T, d *Dir) runtime.ExecutionID {
 	t.Helper()
-	x := runtime.Execution{ID: runtime.NewExecutionID(), State: runtime.ExecutionPending, Marks: runtime.Marks{QueuedAt: time.Now(), StartedAt: time.Now()}}
+	x := runtime.Execution{ID: runtime.NewExecutionID(), State: runtime.ExecutionPending, Timestamps: runtime.Timestamps{QueuedAt: time.Now(), StartedAt: time.Now()}}
 	if _, _, err := d.options.Store.AddExecution(t.Context(), x, []byte("{}")); err != nil {
 		t.Fatal(err)
 	}
-	x.State, x.Marks.FinishedAt = runtime.ExecutionFinished, time.Now()
+	x.State, x.Timestamps.FinishedAt = runtime.ExecutionFinished, time.Now()
 	if _, err := d.options.Store.FinishExecution(t.Context(), x, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -18,15 +18,15 @@ import (
 // report is no error.
 func Started(x runtime.Execution, at time.Time) runtime.Execution {
 	if x.State == runtime.ExecutionPending {
-		x.State, x.Marks.StartedAt = runtime.ExecutionRunning, at
+		x.State, x.Timestamps.StartedAt = runtime.ExecutionRunning, at
 	}
 	return x
 }
 
 // Printed records the time of the first output. Later calls change nothing.
 func Printed(x runtime.Execution, at time.Time) runtime.Execution {
-	if x.Marks.FirstOutputAt.IsZero() {
-		x.Marks.FirstOutputAt = at
+	if x.Timestamps.FirstOutputAt.IsZero() {
+		x.Timestamps.FirstOutputAt = at
 	}
 	return x
 }
@@ -36,12 +36,12 @@ func Finished(x runtime.Execution, end runtime.End, usage runtime.Usage, at time
 	if x.State == runtime.ExecutionFinished {
 		return x
 	}
-	for _, before := range []time.Time{x.Marks.StartedAt, x.Marks.FirstOutputAt} {
+	for _, before := range []time.Time{x.Timestamps.StartedAt, x.Timestamps.FirstOutputAt} {
 		if at.Before(before) { // another machine's clock, or one that was set back before a boot
 			at = before
 		}
 	}
-	x.State, x.End, x.Usage, x.Marks.FinishedAt = runtime.ExecutionFinished, end, usage, at
+	x.State, x.End, x.Usage, x.Timestamps.FinishedAt = runtime.ExecutionFinished, end, usage, at
 	return x
 }
 

@@ -167,7 +167,7 @@ func TestStatesOnlyMoveForward(t *testing.T) {
 			if before.State == runtime.ExecutionFinished && x.End != before.End {
 				t.Fatalf("the outcome changed from %v to %v", before.End, x.End)
 			}
-			if !before.Marks.StartedAt.IsZero() && !x.Marks.StartedAt.Equal(before.Marks.StartedAt) {
+			if !before.Timestamps.StartedAt.IsZero() && !x.Timestamps.StartedAt.Equal(before.Timestamps.StartedAt) {
 				t.Fatal("started twice")
 			}
 		}

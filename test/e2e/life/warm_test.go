@@ -18,7 +18,7 @@ type started struct {
 		StartedWarm *bool
 		ColdReason  *string
 		Usage       struct{ PeakProcesses *int }
-		Marks       struct{ QueuedAt, FirstOutputAt time.Time }
+		Timestamps  struct{ QueuedAt, FirstOutputAt time.Time }
 	}
 }
 
@@ -38,7 +38,7 @@ func TestE2EWarmInterpreter(t *testing.T) {
 		id := b.Start(t, map[string]any{"runnerId": runner, "command": command})
 		result := b.Await(t, id)
 		var s started
-		b.Call(t, `query($id: ID!) { execution(id: $id) { startedWarm coldReason usage { peakProcesses } marks { queuedAt firstOutputAt } } }`, map[string]any{"id": id}, &s)
+		b.Call(t, `query($id: ID!) { execution(id: $id) { startedWarm coldReason usage { peakProcesses } timestamps { queuedAt firstOutputAt } } }`, map[string]any{"id": id}, &s)
 		return s, result.Stream("STDOUT")
 	}
 	var loaded struct {
@@ -158,7 +158,7 @@ func measure(t *testing.T, how func(command ...string) (started, string)) {
 			for range 20 {
 				time.Sleep(pause)
 				s, _ := how(command...)
-				took = append(took, s.Execution.Marks.FirstOutputAt.Sub(s.Execution.Marks.QueuedAt))
+				took = append(took, s.Execution.Timestamps.FirstOutputAt.Sub(s.Execution.Timestamps.QueuedAt))
 			}
 			slices.Sort(took)
 			t.Logf("%v apart, %.40q: until its first output: p50 %v, least %v, most %v", pause, command, took[10], took[0], took[19])
