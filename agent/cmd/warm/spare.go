@@ -28,7 +28,7 @@ const (
 
 // Become gives the child all attributes of a command, in a group. No instruction of the command runs before [Spare.Go].
 func (s *Spare) Become(c Command, argv []string, attr *launch.Attr, group *groups.Group) error {
-	if !s.moved && group != nil && group.Own() {
+	if !s.moved && group != nil && group.PerCommand() {
 		if err := s.enter(group); err != nil {
 			return err
 		}
