@@ -56,15 +56,15 @@ func newServerWith(t *testing.T, languages *language.Set) *server {
 	}
 	fake := clustertest.NewFake()
 	var eng *engine.Engine
-	book := identity.New(identity.Config{Store: db, Open: true, Key: make([]byte, 32), Logger: zap.NewNop(), Free: func(ctx context.Context, id runtime.TenantID) error { return eng.FreeTenant(ctx, id) }})
-	if err := book.Load(t.Context()); err != nil {
+	registry := identity.New(identity.Config{Store: db, Open: true, Key: make([]byte, 32), Logger: zap.NewNop(), Free: func(ctx context.Context, id runtime.TenantID) error { return eng.FreeTenant(ctx, id) }})
+	if err := registry.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	log, err := audit.New(audit.Config{Store: db})
 	if err != nil {
 		t.Fatal(err)
 	}
-	eng = engine.New(fake, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop(), Callers: book, Audit: log})
+	eng = engine.New(fake, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop(), Callers: registry, Audit: log})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
 	go func() { ended <- eng.Run(ctx) }()
@@ -73,7 +73,7 @@ func newServerWith(t *testing.T, languages *language.Set) *server {
 	if languages == nil {
 		languages = language.Default()
 	}
-	measured, links, admission := versions.New(&eng.Services, languages), download.NewLinks(nil), &routes.Admission{Registry: book}
+	measured, links, admission := versions.New(&eng.Services, languages), download.NewLinks(nil), &routes.Admission{Registry: registry}
 	at := httptest.NewServer(routes.New(routes.Options{
 		API: graph.Handler(graph.Options{
 			Engine: &eng.Services, Links: links, Languages: languages, Versions: measured, Logger: zap.NewNop(), Settings: transport.Settings{Admit: admission.Admit}.WithDefaults(),

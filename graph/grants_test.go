@@ -50,7 +50,7 @@ func TestEachGrantHasSeparateLimits(t *testing.T) {
 			t.Errorf("%s again: %q", what, refused)
 		}
 	}
-	if _, _, err := h.book.PutTenant(t.Context(), "physics", nil, &runtime.Quotas{Subscriptions: ptr(3)}); err != nil {
+	if _, _, err := h.registry.PutTenant(t.Context(), "physics", nil, &runtime.Quotas{Subscriptions: ptr(3)}); err != nil {
 		t.Fatal(err)
 	}
 	if refused := h.follows(h.granted(token, time.Hour)); !strings.Contains(refused, `"quota":"subscriptions"`) {

@@ -29,7 +29,7 @@ func TestSessionsEndWithTheMCPSession(t *testing.T) {
 			}
 		},
 		"token revoked": func(t *testing.T, b *bed, _ *agent, id string) {
-			if _, err := b.book.RevokeToken(t.Context(), access.Server(), id, false); err != nil {
+			if _, err := b.registry.RevokeToken(t.Context(), access.Server(), id, false); err != nil {
 				t.Error(err)
 			}
 		},
@@ -73,7 +73,7 @@ func TestEndOfASessionCancelsItsCalls(t *testing.T) {
 	for message := ""; !strings.Contains(message, "1\n"); {
 		message = wait.Receive(t, a.progress, "live output")
 	}
-	if _, err := b.book.RevokeToken(t.Context(), access.Server(), id, false); err != nil {
+	if _, err := b.registry.RevokeToken(t.Context(), access.Server(), id, false); err != nil {
 		t.Fatal(err)
 	}
 	wait.Receive(t, ended, "the end of the call")
@@ -200,7 +200,7 @@ func TestGrantsOpenNoSessions(t *testing.T) {
 	var session opened
 	a.call("open_session", object{"environment": "shell"}, &session)
 	by := access.Principal{Kind: access.KindToken, ID: id, Role: access.Client, Tenant: runtime.DefaultTenant}
-	grant, _, err := b.book.Sign(by, access.Grant{Runner: runtime.RunnerID(session.Session), Rights: []access.Right{access.Watch}}, time.Hour)
+	grant, _, err := b.registry.Sign(by, access.Grant{Runner: runtime.RunnerID(session.Session), Rights: []access.Right{access.Watch}}, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,12 +81,12 @@ func (revocable) PutTokens(context.Context, ...access.Token) error { return nil 
 // cutting serves endless downloads to the holder of a token. It sends a handler's panic to ended.
 func cutting(t *testing.T) (server *httptest.Server, ended chan any, revoke func()) {
 	t.Helper()
-	book := identity.New(identity.Config{Store: revocable{}, Key: make([]byte, 32), Logger: zap.NewNop()})
-	made, secret, err := book.CreateToken(t.Context(), access.Server(), identity.NewToken{Kind: access.KindToken, Name: "t", Role: access.Admin, AllTenants: true})
+	registry := identity.New(identity.Config{Store: revocable{}, Key: make([]byte, 32), Logger: zap.NewNop()})
+	made, secret, err := registry.CreateToken(t.Context(), access.Server(), identity.NewToken{Kind: access.KindToken, Name: "t", Role: access.Admin, AllTenants: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := Handler{Links: NewLinks(nil), Files: endless{new(int)}, Callers: tokenHolder{book, secret}}
+	h := Handler{Links: NewLinks(nil), Files: endless{new(int)}, Callers: tokenHolder{registry, secret}}
 	mux := http.NewServeMux()
 	h.Register(mux)
 	mux.HandleFunc("/recording", func(w http.ResponseWriter, r *http.Request) {
@@ -108,7 +108,7 @@ func cutting(t *testing.T) (server *httptest.Server, ended chan any, revoke func
 		mux.ServeHTTP(w, r)
 	}))
 	return server, ended, func() {
-		if _, err := book.RevokeToken(t.Context(), access.Server(), made.ID, false); err != nil {
+		if _, err := registry.RevokeToken(t.Context(), access.Server(), made.ID, false); err != nil {
 			t.Fatal(err)
 		}
 	}

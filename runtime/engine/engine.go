@@ -53,9 +53,9 @@ type Config struct {
 	Quotas *quota.Ledger                 // usage and quotas of tenants; nil: usage is counted without limits
 	Weight func(id runtime.TenantID) int // turns of a tenant's waiting claims; nil: 1 for each tenant
 
-	// Led is called once this server leads and before it serves. It reads again what another
+	// OnLeader is called once this server leads and before it serves. It reads again what another
 	// server may have changed. nil: nothing to read.
-	Led func(ctx context.Context) error
+	OnLeader func(ctx context.Context) error
 
 	// Attacks returns the record of the last attack run on this machine, for Health, or nil if there
 	// was none. nil: unknown.
@@ -95,7 +95,7 @@ type Engine struct {
 	boot     timing.Boot
 	clock    timing.Clock
 	keep     time.Duration                   // of finished executions; 0: forever
-	led      func(ctx context.Context) error // Config.Led
+	onLeader func(ctx context.Context) error // Config.OnLeader
 	logs     *logdir.Dir
 	restored restoration
 	memory   *quota.Memory
@@ -126,7 +126,7 @@ type Engine struct {
 func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 	e := &Engine{
 		auth: audit.NewAuthorizer(config.Audit), log: config.Audit, callers: config.Callers,
-		cluster: cluster, store: store, logger: config.Logger, boot: config.Boot, clock: timing.NewClock(), keep: config.Keep, led: config.Led, memory: config.Memory,
+		cluster: cluster, store: store, logger: config.Logger, boot: config.Boot, clock: timing.NewClock(), keep: config.Keep, onLeader: config.OnLeader, memory: config.Memory,
 		Services: Services{jobs: jobs{make(chan func(context.Context)), make(chan struct{})}, counts: activity.NewCounts()},
 		restored: restoration{done: make(chan struct{})},
 		runners:  runnerIndex{feed: events.NewRunnerFeed()},

@@ -30,8 +30,8 @@ func (e *Engine) restore(ctx context.Context) error {
 	if err := e.store.Lead(ctx); err != nil {
 		return fmt.Errorf("restore executions: %w", err)
 	}
-	if e.led != nil {
-		if err := e.led(ctx); err != nil {
+	if e.onLeader != nil {
+		if err := e.onLeader(ctx); err != nil {
 			return err
 		}
 	}
