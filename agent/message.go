@@ -204,7 +204,7 @@ type Exit struct {
 const MostRefused = 1000
 
 // Caches is the directory in a runner with the caches of languages. For each complete cache there is a file whose name
-// ends in CacheVariables. Each of its lines is a variable, NAME=value, with the place of the cache. The agent
+// ends in CacheVariables. Each of its lines is a variable, NAME=value, with the path of the cache. The agent
 // gives a command each of these variables that the command doesn't set itself.
 const (
 	Caches         = "/var/cache/rockpool"

@@ -43,7 +43,7 @@ type sim struct {
 	locked     bool
 	lockless   bool          // it answers, but gives no lock
 	slowLock   time.Duration // how long its answer takes
-	unplaced   bool          // jobs get no place yet
+	unplaced   bool          // jobs get no allocation yet
 	lockedAt   time.Time     // when the lock was acquired or renewed last
 	node       api.NodeListStub
 	streams    map[chan string]bool

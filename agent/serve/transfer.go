@@ -11,11 +11,11 @@ import (
 )
 
 // transferTimeout bounds each read and write of a transfer, which could
-// otherwise hold its place for as long as its client likes.
+// otherwise hold its slot for as long as its client likes.
 const transferTimeout = 60 * time.Second
 
-// transferPatience is how long a transfer waits for a place. Small ones end
-// within milliseconds; large ones of slow clients may have all places for long.
+// transferPatience is how long a transfer waits for a slot. Small ones end
+// within milliseconds; large ones of slow clients may hold all slots for long.
 const transferPatience = 10 * time.Second
 
 // errStream is in the chain of the errors of a transfer's own stream, which

@@ -21,7 +21,7 @@ import (
 
 // A runInput has the arguments of run_program.
 type runInput struct {
-	place
+	choice
 	program
 }
 
@@ -73,7 +73,7 @@ func running() []tool {
 // runProgram serves run_program. It checks the arguments before it claims a runner, and drops the
 // runner when it returns.
 func runProgram(c *call, in runInput) (out ran, reply answer, err error) {
-	environment, recipe, err := c.choose(in.place)
+	environment, recipe, err := c.choose(in.choice)
 	if err != nil {
 		return out, reply, err
 	}
@@ -124,7 +124,7 @@ func execute(c *call, in executeInput) (out ran, reply answer, err error) {
 	if err != nil {
 		return out, reply, err
 	}
-	_, recipe, err := c.choose(place{Language: in.Language, Environment: string(runner.Environment.ID)})
+	_, recipe, err := c.choose(choice{Language: in.Language, Environment: string(runner.Environment.ID)})
 	if err != nil {
 		return out, reply, err
 	}

@@ -41,7 +41,7 @@ func sessionTools() []tool {
 
 // An openInput has the arguments of open_session.
 type openInput struct {
-	place
+	choice
 	InactivityTimeout *int `json:"inactivityTimeout,omitempty" jsonschema:"seconds without use after which the session ends, 1 to 3600; default 600"`
 }
 
@@ -53,7 +53,7 @@ type opened struct {
 
 // openSession serves open_session. The session's id is the id of its runner.
 func openSession(c *call, in openInput) (out opened, reply answer, err error) {
-	environment, _, err := c.choose(in.place)
+	environment, _, err := c.choose(in.choice)
 	if err != nil {
 		return out, reply, err
 	}

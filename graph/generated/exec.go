@@ -5398,8 +5398,8 @@ type Mutation {
   The last idle runner of a shared environment isn't given to a tenant with several waiting claims while
   another runner is being made, for at most one second. So a tenant that comes then needn't wait.
 
-  At most 20,000 claims wait. A tenant gets a place only while it uses fewer places than are still free.
-  So one tenant alone can use 10,000.
+  At most 20,000 claims wait. A tenant may add one only while it has fewer
+  waiting claims than can still be added. So one tenant alone can have 10,000.
 
   Access: CLIENT.
   """
@@ -6560,7 +6560,7 @@ The kinds of events of a runner, approximately in the order of its life. A clust
 More kinds may be added.
 """
 enum TaskEventKind {
-  "The runner got its place on a machine."
+  "The runner got its allocation on a machine."
   PLACED
   "Its resources on the machine are being prepared."
   PREPARING
@@ -6607,7 +6607,7 @@ type Draining {
 }
 
 """
-The scheduler's work on one change: to give a runner its place on a machine, or to remove it from there. A
+The scheduler's work on one change: to allocate resources of a machine to a runner, or to free them. A
 runner has one evaluation after the other.
 """
 type Evaluation {
@@ -6677,7 +6677,7 @@ type Evaluation {
 
 "The goal of an evaluation."
 enum EvaluationType {
-  "Give a runner its place on a machine."
+  "Allocate resources of a machine to a runner."
   PLACE
   "Remove a runner that is no longer wanted."
   STOP
@@ -6693,7 +6693,7 @@ enum EvaluationTrigger {
   DEREGISTER
   "The server restarted and checks what it left."
   RESTORE
-  "A runner lost its place before it ever ran."
+  "A runner lost its allocation before it ever ran."
   ALLOCATION_LOST
   "An earlier evaluation found no room. This one waits for room."
   NO_ROOM
@@ -6703,7 +6703,7 @@ enum EvaluationTrigger {
   INTERVAL
   "A node joined, left, was drained, or got free capacity. Only on Nomad."
   NODE_CHANGED
-  "The runner lost its place to one with a higher priority. Only on Nomad."
+  "The runner lost its allocation to one with a higher priority. Only on Nomad."
   PREEMPTED
   "Another reason. Only on Nomad."
   OTHER
@@ -6715,7 +6715,7 @@ enum EvaluationStatus {
   PENDING
   "There is no room for its runner. It continues when there is."
   BLOCKED
-  "It is done, or another evaluation waits for room in its place."
+  "It is done, or another evaluation waits for room instead."
   COMPLETE
   "The scheduler tried it too often without success. Another evaluation follows it."
   FAILED
@@ -6752,7 +6752,7 @@ enum Dimension {
   WORKSPACE
 }
 
-"A runner's place on a machine. It uses capacity until the last process of the runner has ended."
+"A runner's reservation of a machine's resources. It uses capacity until the last process of the runner has ended."
 type Allocation {
   """
   Its id. Ids sort by the time of their creation. If an earlier server process made it, it has the
@@ -6773,7 +6773,7 @@ type Allocation {
   status: AllocationStatus!
   "Why it FAILED or is LOST. Otherwise null."
   message: String
-  "When the runner got its place, or this server process found it there."
+  "When the runner got its allocation, or this server process found it there."
   createdAt: Time!
   "When its agent answered, or this server process found it running. Null until then."
   runningAt: Time
@@ -6791,7 +6791,7 @@ enum DesiredState {
 
 "The state of an allocation. It only moves forward, and may skip RUNNING."
 enum AllocationStatus {
-  "It has its place. Its agent hasn't answered yet."
+  "The resources are reserved. Its agent hasn't answered yet."
   PENDING
   "Its agent answered."
   RUNNING

@@ -211,7 +211,7 @@ func TestEndOfALossIsKnownWithoutBeingStored(t *testing.T) {
 	x := b.run(t, b.claim(t, "a").ID, "echo", "x")
 	for from, want := range map[int64]runtime.LossCause{0: "", 2: runtime.LossStorageFull} {
 		x.Losses = []runtime.OutputLoss{{From: from, Cause: runtime.LossStorageFull}}
-		s := b.host.Resume(asServer(t), store.Unfinished{Execution: x}, nil, b.logs.Place(x.ID), b.notRestored)
+		s := b.host.Resume(asServer(t), store.Unfinished{Execution: x}, nil, b.logs.Location(x.ID), b.notRestored)
 		if cause, _ := s.Execution().LossAt(2); cause != want {
 			t.Errorf("from %d on: behind the log it is %q, not %q", from, cause, want)
 		}
@@ -371,7 +371,7 @@ func TestWaitingRestoreLogsItsReason(t *testing.T) {
 	resumed := make(chan struct{})
 	go func() {
 		defer close(resumed)
-		if log := b.host.Resume(asServer(t), store.Unfinished{Execution: x}, nil, b.logs.Place(x.ID), b.notRestored).Log(); log.Next() != 2 {
+		if log := b.host.Resume(asServer(t), store.Unfinished{Execution: x}, nil, b.logs.Location(x.ID), b.notRestored).Log(); log.Next() != 2 {
 			t.Errorf("%+v", log)
 		}
 	}()

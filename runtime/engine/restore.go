@@ -123,7 +123,7 @@ func (e *Engine) resumeAll(ctx context.Context, unfinished []store.Unfinished, r
 			if r, ok := runners[u.Execution.RunnerID]; ok {
 				runner = &r
 			}
-			sessions[i] = e.host.Resume(ctx, u, runner, e.logs.Place(u.Execution.ID), e.notRestored)
+			sessions[i] = e.host.Resume(ctx, u, runner, e.logs.Location(u.Execution.ID), e.notRestored)
 			return nil
 		})
 	}

@@ -42,7 +42,7 @@ func (b *bed) sizes(t *testing.T, id runtime.ExecutionID, after string, asked bo
 	}
 }
 
-// TestOnlyReadersWithResizesGetTerminalSizes checks that they get each size once, in its place,
+// TestOnlyReadersWithResizesGetTerminalSizes checks that they get each size once, at its position,
 // from every cursor and across a restart, and that other readers get none.
 func TestOnlyReadersWithResizesGetTerminalSizes(t *testing.T) {
 	b := newBed(t)

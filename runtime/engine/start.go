@@ -126,7 +126,7 @@ func (e *Engine) start(ctx context.Context, in request.Start, x runtime.Executio
 		return e.repeated(stored, x, err)
 	}
 	taken.keep()
-	s := e.host.New(runner, x, begin, output.New(e.logs.Place(x.ID)))
+	s := e.host.New(runner, x, begin, output.New(e.logs.Location(x.ID)))
 	s.Keep(kept)
 	e.sessions.Add(s)
 	e.leaseExecution(x)

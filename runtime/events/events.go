@@ -77,7 +77,7 @@ type Reader struct {
 type Source struct {
 	Session   *session.Session                                                // nil means the execution has ended
 	Execution runtime.Execution                                               // if there is no session
-	Log       output.Place                                                    // of its log
+	Log       output.Location                                                 // of its log
 	Known     func(ctx context.Context, id runtime.ExecutionID) (bool, error) // whether the execution is stored
 }
 

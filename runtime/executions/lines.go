@@ -66,7 +66,7 @@ func (s *Service) Lines(ctx context.Context, id runtime.ExecutionID, query LineQ
 	if err != nil {
 		return LinePage{}, err
 	}
-	from := events.Source{Session: running, Execution: x, Log: r.Logs.Place(id), Known: r.Store.HasExecution}
+	from := events.Source{Session: running, Execution: x, Log: r.Logs.Location(id), Known: r.Store.HasExecution}
 	source := lineSource{ID: id, Open: func(position int64) (*output.Reader, error) { return output.OpenReader(from.Log, position) }}
 	if running != nil {
 		x, source.Open = running.Execution(), running.Log().Reader

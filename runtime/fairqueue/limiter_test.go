@@ -93,8 +93,8 @@ func passOf(gate *Limiter, name string, priority runtime.Priority) *Waiter {
 
 var errGaveUp = errors.New("gave up")
 
-// TestGateLosesNoPlace checks that a pass that is admitted just when it gives up releases its place.
-func TestGateLosesNoPlace(t *testing.T) {
+// TestLimiterLosesNoSlot checks that a pass that is admitted just when it gives up releases its slot.
+func TestLimiterLosesNoSlot(t *testing.T) {
 	gate := NewLimiter(1)
 	for range 1000 {
 		leave, err := passOf(gate, "a", 0).Enter(t.Context())

@@ -108,18 +108,18 @@ func expand(template []string, p Program) []string {
 			command = append(command, list(p)...)
 			continue
 		}
-		command = append(command, places.ReplaceAllStringFunc(argument, func(place string) string {
-			if value := values[place]; value != nil {
+		command = append(command, placeholders.ReplaceAllStringFunc(argument, func(placeholder string) string {
+			if value := values[placeholder]; value != nil {
 				return value(p)
 			}
-			return place
+			return placeholder
 		}))
 	}
 	return command
 }
 
-// places matches the placeholders within an argument.
-var places = regexp.MustCompile(`\{[A-Za-z]+\}`)
+// placeholders matches the placeholders within an argument.
+var placeholders = regexp.MustCompile(`\{[A-Za-z]+\}`)
 
 // lists are the placeholders that become any number of arguments.
 var lists = map[string]func(Program) []string{

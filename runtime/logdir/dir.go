@@ -92,8 +92,8 @@ func (d *Dir) Figures() Figures {
 	return f
 }
 
-// Place returns the place of an execution's log, whether it exists or not.
-func (d *Dir) Place(id runtime.ExecutionID) output.Place {
+// Location returns the location of an execution's log, whether it exists or not.
+func (d *Dir) Location(id runtime.ExecutionID) output.Location {
 	if d.options.Store != nil && d.options.Store.Shared() {
 		return rows{d.options.Store, id}
 	}

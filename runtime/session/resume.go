@@ -61,9 +61,9 @@ type recovered struct {
 }
 
 // Resume returns the session of an execution that an earlier server left, in its last known state.
-// at is the place of its log. A nil runner no longer exists. skipped is called with everything that
+// at is the location of its log. A nil runner no longer exists. skipped is called with everything that
 // can't be restored.
-func (h *Host) Resume(ctx context.Context, u store.Unfinished, runner *runtime.Runner, at output.Place, skipped func(format string, args ...any)) *Session {
+func (h *Host) Resume(ctx context.Context, u store.Unfinished, runner *runtime.Runner, at output.Location, skipped func(format string, args ...any)) *Session {
 	x := u.Execution
 	var begin Begin
 	if err := json.Unmarshal(u.Start, &begin); err != nil { // if it runs already, it can continue
@@ -153,7 +153,7 @@ func (r *record) recall() {
 
 // recoverLog recovers an execution's log. If it is damaged, it is put aside for inspection, and a new
 // log is returned.
-func (h *Host) recoverLog(ctx context.Context, id runtime.ExecutionID, at output.Place, skipped func(format string, args ...any)) (log *output.Log, damaged bool) {
+func (h *Host) recoverLog(ctx context.Context, id runtime.ExecutionID, at output.Location, skipped func(format string, args ...any)) (log *output.Log, damaged bool) {
 	var once sync.Once
 	log, err := recoverLog(at, func(err error) bool {
 		once.Do(func() {
@@ -174,7 +174,7 @@ func (h *Host) recoverLog(ctx context.Context, id runtime.ExecutionID, at output
 
 // recoverLog recovers a log. If the machine lacks descriptors or memory, or the database is unavailable,
 // it retries as long as again returns true, because the log itself is fine.
-func recoverLog(at output.Place, again func(error) bool) (*output.Log, error) {
+func recoverLog(at output.Location, again func(error) bool) (*output.Log, error) {
 	for {
 		log, err := output.Recover(at)
 		away := runtime.CodeOf(err) == runtime.CodeClusterUnavailable // the database

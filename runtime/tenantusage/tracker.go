@@ -52,10 +52,10 @@ type WaitingClaim struct {
 }
 
 type waiter struct {
-	claim WaitingClaim                             // without its position
-	place func(context.Context) pool.QueuePosition // its position in the pool's queue
-	free  bool                                     // not counted against quotas
-	bytes int64                                    // of memory, while it waits
+	claim    WaitingClaim                             // without its position
+	position func(context.Context) pool.QueuePosition // its position in the pool's queue
+	free     bool                                     // not counted against quotas
+	bytes    int64                                    // of memory, while it waits
 
 	queued, answered bool // guarded by Tracker.mu
 	kept             *quota.Kept
@@ -92,10 +92,10 @@ func (u *Tracker) Claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (ru
 		claim.Queued, bytes = pool.NewQueued(), waitingBytes+quota.BytesOfLabels(claim.Claim.Labels)
 	}
 	w := &waiter{
-		claim: WaitingClaim{Tenant: tenant, EnvironmentID: p.Environment().ID, Since: began, ExpiresAt: began.Add(claim.WaitFor)},
-		place: func(ctx context.Context) pool.QueuePosition { return p.QueuePosition(ctx, claim.Queued) },
-		free:  later,
-		bytes: bytes,
+		claim:    WaitingClaim{Tenant: tenant, EnvironmentID: p.Environment().ID, Since: began, ExpiresAt: began.Add(claim.WaitFor)},
+		position: func(ctx context.Context) pool.QueuePosition { return p.QueuePosition(ctx, claim.Queued) },
+		free:     later,
+		bytes:    bytes,
 	}
 	// The claim is counted as waiting only once it really waits: for the quota, or in the pool.
 	begins := claim.OnQueue
@@ -271,8 +271,8 @@ func (u *Tracker) WaitingClaims(ctx context.Context, filter request.Waiting, fir
 		if w.claim.ID <= after || len(claims) == first {
 			continue
 		}
-		claim, place := w.claim, w.place(ctx)
-		claim.Position, claim.EstimatedWait = place.Position, place.EstimatedWait
+		claim, position := w.claim, w.position(ctx)
+		claim.Position, claim.EstimatedWait = position.Position, position.EstimatedWait
 		claims = append(claims, claim)
 	}
 	return claims, total

@@ -198,7 +198,7 @@ func TestE2ELargeFile(t *testing.T) {
 	}
 	_, err = engine.Files.Upload(access.With(t.Context(), access.Server()), runner, "/usr/x", 0, false, 1, strings.NewReader("x"))
 	if runtime.CodeOf(err) != runtime.CodeFileError {
-		t.Errorf("a read-only place: %v", err)
+		t.Errorf("a read-only path: %v", err)
 	}
 }
 

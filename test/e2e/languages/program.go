@@ -25,7 +25,7 @@ type Program struct {
 	Core     bool     // make test runs it
 	Slow     bool     // the virtual machine of make test-vm, which is ten times slower, doesn't run it
 	Hello    bool     // it prints a line, for the table of times
-	Needs    []string // programs, or paths of files, that the place must have
+	Needs    []string // programs, or paths of files, that the platform must have
 	// Files are written first. Run is a file and its arguments, for rockpool run; it is built and run
 	// by its recipe. Shell is a command line instead.
 	Files     map[string]string
@@ -40,11 +40,11 @@ type Program struct {
 	// Pending is the reason why it fails today; "": it must pass. A program that passes although it is
 	// pending fails the suite, so that the mark is removed.
 	Pending string
-	// On has what differs in places, by their names.
+	// On has what differs on platforms, by their names.
 	On map[string]Difference
 }
 
-// A Difference is what comes in one place instead of [Program.Want], which must not come there.
+// A Difference is what comes on one platform instead of [Program.Want], which must not come there.
 type Difference struct {
 	Reason string // a row of a table in docs/guides/machine.md
 	Want   *Want  // what must come there; nil: anything else
@@ -141,9 +141,9 @@ func (p Program) check(twice bool) error {
 		return wrong("limits need shell, and no stdin")
 	}
 	wants := []Want{p.Want}
-	for place, differs := range p.On {
-		if !slices.Contains(places, place) {
-			return wrong("on names no place: " + place)
+	for platform, differs := range p.On {
+		if !slices.Contains(platforms, platform) {
+			return wrong("on names no platform: " + platform)
 		}
 		if differs.Want != nil {
 			wants = append(wants, *differs.Want)
@@ -159,5 +159,5 @@ func (p Program) check(twice bool) error {
 	return nil
 }
 
-// places are the names of all places.
-var places = []string{"host", "image", "gvisor", "nomad", "vm"}
+// platforms are the names of all platforms.
+var platforms = []string{"host", "image", "gvisor", "nomad", "vm"}
