@@ -34,7 +34,7 @@ import (
 type server struct {
 	t      *testing.T
 	url    string
-	token  string // the file of what commands show; "": nothing
+	token  string // the file of what commands show; "" means nothing
 	engine *engine.Engine
 	fake   *clustertest.Fake
 }

@@ -101,7 +101,7 @@ func (s site) handler(eng *engine.Engine) http.Handler {
 	return &routes.Gate{Hosts: s.AllowedHosts, Origins: s.AllowedOrigins, Open: open, Logger: s.Logger, Next: routes.New(options)}
 }
 
-// bedOptions are a site, and the first administrator's token; "": none is required.
+// bedOptions are a site, and the first administrator's token; "" means none is required.
 type bedOptions struct {
 	site
 	Token string

@@ -14,7 +14,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// follows subscribes to the holder's execution. It returns the refusal; "": the subscription runs
+// follows subscribes to the holder's execution. It returns the refusal; "" means the subscription runs
 // until the test ends.
 func (h holder) follows(shown string) string {
 	h.t.Helper()

@@ -153,7 +153,7 @@ type caller struct {
 	object string         // of a grant: its kind
 }
 
-// refusal returns the code by the rules; "": the caller may.
+// refusal returns the code by the rules; "" means the caller may.
 func (c caller) refusal(ops []access.Operation) string {
 	order := []access.Role{access.Observer, access.Client, access.Operator, access.Admin}
 	for _, op := range ops {

@@ -174,7 +174,7 @@ type incoming struct {
 	t     *transfer
 	files []agent.Write
 	next  int    // the file that is due
-	left  int64  // bytes of the one before it that were not taken; -1: until a KindEnd
+	left  int64  // bytes of the one before it that were not taken; -1 until a KindEnd
 	data  []byte // of the last frame
 }
 

@@ -137,7 +137,7 @@ func (b *bed) token(tenant runtime.TenantID) (text, id string) {
 // A bearer sends a token, and the id of the MCP session that it got.
 type bearer struct {
 	token   string
-	session string // instead of the client's own; "": as the client has it
+	session string // instead of the client's own; "" means as the client has it
 }
 
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {

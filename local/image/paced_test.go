@@ -27,7 +27,7 @@ func TestStalledAnswers(t *testing.T) {
 		n             int
 		every, during time.Duration
 		pause         time.Duration // of the reader after each read
-		ends          time.Duration // 0: after everything was read
+		ends          time.Duration // 0 means after everything was read
 	}{
 		"nothing: ends":             {0, time.Hour, time.Hour, 0, time.Minute},
 		"a byte a minute: ends":     {1, time.Minute, time.Hour, 0, time.Minute},

@@ -45,20 +45,20 @@ type Config struct {
 	Logger    *zap.Logger
 	Boot      timing.Boot    // see pool.Options and session.Host
 	Alert     pool.AlertRule // when a pool with too few idle runners raises an alert
-	Keep      time.Duration  // how long finished executions and their output are kept; 0: forever
-	Grace     time.Duration  // how long the subscriber of a ticket may be disconnected; 0: 30 s
-	KeepBytes int64          // limit for all output and all records of finished executions; 0: none
+	Keep      time.Duration  // how long finished executions and their output are kept; 0 means forever
+	Grace     time.Duration  // how long the subscriber of a ticket may be disconnected; 0 means 30 s
+	KeepBytes int64          // limit for all output and all records of finished executions; 0 means none
 
-	Memory *quota.Memory                 // for what is kept for callers; nil: without a limit
-	Quotas *quota.Ledger                 // usage and quotas of tenants; nil: usage is counted without limits
-	Weight func(id runtime.TenantID) int // turns of a tenant's waiting claims; nil: 1 for each tenant
+	Memory *quota.Memory                 // for what is kept for callers; nil means no limit
+	Quotas *quota.Ledger                 // usage and quotas of tenants; nil means usage is counted without limits
+	Weight func(id runtime.TenantID) int // turns of a tenant's waiting claims; nil means one for each tenant
 
 	// OnLeader is called once this server leads and before it serves. It reads again what another
-	// server may have changed. nil: nothing to read.
+	// server may have changed. nil means that there is nothing to read.
 	OnLeader func(ctx context.Context) error
 
 	// Attacks returns the record of the last attack run on this machine, for Health, or nil if there
-	// was none. nil: unknown.
+	// was none. nil means unknown.
 	Attacks func() (*health.AttackRun, error)
 
 	Callers *identity.Registry // has the tokens and tenants; with nil, environments may name any tenant
@@ -94,7 +94,7 @@ type Engine struct {
 	logger   *zap.Logger
 	boot     timing.Boot
 	clock    timing.Clock
-	keep     time.Duration                   // of finished executions; 0: forever
+	keep     time.Duration                   // of finished executions; 0 means forever
 	onLeader func(ctx context.Context) error // Config.OnLeader
 	logs     *logdir.Dir
 	restored restoration

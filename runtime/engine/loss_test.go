@@ -45,7 +45,7 @@ func (b *bed) causes(t *testing.T, id runtime.ExecutionID) (all []runtime.LossCa
 func TestLossCausesOfDamagedLogs(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(path string) error
-		want   runtime.LossCause // "": nothing is lost
+		want   runtime.LossCause // "" means nothing is lost
 	}{
 		"nothing":     {func(string) error { return nil }, ""},
 		"deleted":     {os.Remove, runtime.LossDeleted},

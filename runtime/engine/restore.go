@@ -143,7 +143,7 @@ func (e *Engine) resumeAll(ctx context.Context, unfinished []store.Unfinished, r
 }
 
 // resume runs a session, and feeds its stdin with what an earlier server had not written yet. p is the
-// pool of its runner; nil: the runner doesn't exist.
+// pool of its runner; nil means the runner doesn't exist.
 func (e *Engine) resume(s *session.Session, p *pool.Pool) error {
 	if p == nil {
 		return e.jobs.Add(func(ctx context.Context) { s.Run(ctx, nil) })

@@ -18,7 +18,7 @@ type LineQuery struct {
 	From, Skip *int64
 	MaxLines   int
 	Last       bool           // the last MaxLines of them
-	Stream     runtime.Stream // 0: both
+	Stream     runtime.Stream // 0 means both
 	Containing *string
 	MatchCase  bool
 }

@@ -146,7 +146,7 @@ type Claim struct {
 	Claim   runtime.Claim // the pool sets Epoch, ClaimedAt and ExpiresAt
 	WaitFor time.Duration // how long to wait if no runner is idle; 0 means not at all
 	Caller  string        // waiting claims of one tenant's callers take turns
-	Weight  int           // turns of Claim.Tenant per turn of a tenant with weight 1; 0: 1
+	Weight  int           // turns of Claim.Tenant per turn of a tenant with weight 1; 0 means 1
 	Queued  *Queued       // tracks it while it waits; nil means not tracked
 
 	// OnQueue is called by the loop before the claim begins to wait, and not if a runner is idle. An

@@ -35,7 +35,7 @@ func NewRoomMaker(cluster runtime.Cluster, pools func() []*Pool) *RoomMaker {
 
 // Run makes room until ctx ends.
 func (r *RoomMaker) Run(ctx context.Context) {
-	var again <-chan time.Time // nil: no claim lacks room
+	var again <-chan time.Time // nil means no claim lacks room
 	for wait := lackingFor; ; wait = min(2*wait, lookingEvery) {
 		select {
 		case <-r.lacking:

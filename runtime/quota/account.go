@@ -279,7 +279,7 @@ func (w *window) add(now time.Duration, limit int64) {
 	w.times = append(w.times, now)
 }
 
-// free returns the time until fewer than limit claims are younger than 60 seconds; 0: never.
+// free returns the time until fewer than limit claims are younger than 60 seconds; 0 means never.
 func (w *window) free(now time.Duration, limit int64) time.Duration {
 	if limit == 0 {
 		return 0

@@ -28,7 +28,7 @@ type bed struct {
 	runner runtime.Runner
 	lost   atomic.Int64
 	ended  atomic.Int64
-	taken  chan struct{} // closed when it is asked who leads: another server; nil: this one
+	taken  chan struct{} // closed when it is asked who leads: another server; nil means this one
 
 	mu     sync.Mutex // guards what follows
 	notes  []string

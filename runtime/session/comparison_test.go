@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// says returns the message about the first difference; "": none.
+// says returns the message about the first difference; "" means none.
 func says(t testing.TB, how runtime.Comparison, expected, output io.Reader) string {
 	t.Helper()
 	d, err := compareOutput(how, expected, output)

@@ -48,7 +48,7 @@ func TestAuditPages(t *testing.T) {
 		name   string
 		filter AuditFilter
 		first  int
-		after  int // -1: none
+		after  int // -1 means none
 		most   int
 		want   string
 		more   bool

@@ -22,9 +22,9 @@ import (
 
 // Config are a Tracker's settings.
 type Config struct {
-	Quotas *quota.Ledger                                 // usage and quotas of tenants; nil: usage is counted without limits
-	Memory *quota.Memory                                 // for waiting claims; nil: without a limit
-	Weight func(id runtime.TenantID) int                 // turns of a tenant's waiting claims; nil: 1 for each tenant
+	Quotas *quota.Ledger                                 // usage and quotas of tenants; nil means usage is counted without limits
+	Memory *quota.Memory                                 // for waiting claims; nil means no limit
+	Weight func(id runtime.TenantID) int                 // turns of a tenant's waiting claims; nil means one for each tenant
 	Runner func(runtime.RunnerID) (runtime.Runner, bool) // returns a runner that isn't gone
 }
 
@@ -45,8 +45,8 @@ type WaitingClaim struct {
 	ID            string // it sorts like a [runtime.RunnerID]
 	Tenant        runtime.TenantID
 	EnvironmentID runtime.EnvironmentID
-	Position      int           // 1 is the next one; 0: unknown yet, or it waits for its quota
-	EstimatedWait time.Duration // 0: unknown
+	Position      int           // 1 is the next one; 0 means unknown yet, or it waits for its quota
+	EstimatedWait time.Duration // 0 means unknown
 	Since         time.Time
 	ExpiresAt     time.Time // when its WaitFor ends
 }

@@ -27,7 +27,7 @@ func TestConnectionInitPrecedesACookie(t *testing.T) {
 	for _, test := range []struct {
 		name, header, payload string
 		cookie                bool
-		want                  access.Kind // "": refused
+		want                  access.Kind // "" means refused
 	}{
 		{"nothing", "", "", false, ""},
 		{"a cookie", "", "", true, access.KindToken},

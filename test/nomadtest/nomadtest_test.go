@@ -177,7 +177,7 @@ func TestLeftoversOfATestAreRemoved(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s != nil { // nil: another test has it, and removes what was left
+		if s != nil { // nil means another test has it, and removes what was left
 			s.usable()
 			if err := s.free(); err != nil {
 				t.Fatal(err)

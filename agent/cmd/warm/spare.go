@@ -16,7 +16,7 @@ import (
 type Spare struct {
 	link
 	pid      int
-	pidfd    int             // -1: none
+	pidfd    int             // -1 means none
 	moved    bool            // it is in its command's group
 	unreaped func(do func()) // as in Warmer
 }

@@ -67,7 +67,7 @@ func (w *watcher) run(ctx context.Context, runner string, p ledger.Program) {
 	}
 }
 
-// start starts the program. false: the runner is gone, or the server refused it.
+// start starts the program. false means the runner is gone, or the server refused it.
 func (w *watcher) start(ctx context.Context, r *ledger.Run) bool {
 	defer w.timing.Begin(moment.Start)()
 	in := client.StartExecutionInput{RunnerId: r.Runner, Command: r.Command(), IdempotencyKey: &r.Key, TimeLimit: r.Limit()}

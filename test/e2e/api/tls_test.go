@@ -145,7 +145,7 @@ func (s *secured) useBy(t *testing.T, c *http.Client, proto string) {
 	for path, status := range map[string]int{"/": 200, "/graphql": 401, "/metrics": 401, "/health/ready": 200, "/runners": 0, "/graphiql": 0, "/theme.js": 0, "/nonesuch": 404, "/files/x": 403, address: 200} {
 		response, _ := s.do(t, c, http.MethodGet, path, "", nil)
 		h := response.Header
-		if status != 0 && response.StatusCode != status { // 0: the server may be built without its dashboard
+		if status != 0 && response.StatusCode != status { // 0 means the server may be built without its dashboard
 			t.Errorf("%s: %s", path, response.Status)
 		}
 		if h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Referrer-Policy") != "no-referrer" || !strings.Contains(h.Get("Content-Security-Policy"), "frame-ancestors 'none'") || h.Get("Strict-Transport-Security") != "" {

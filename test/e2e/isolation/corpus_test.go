@@ -208,7 +208,7 @@ func TestE2EAccountsAreBounded(t *testing.T) {
 // A removedDefence is a defence that a test removes, and an attack that then succeeds.
 type removedDefence struct {
 	defence   string
-	without   string // the name in sandboxtest.Without; "": it is a limit
+	without   string // the name in sandboxtest.Without; "" means it is a limit
 	row       string
 	seen      string // a regular expression for the evidence, in why it didn't hold or in what was seen
 	limits    map[string]any

@@ -32,12 +32,12 @@ type Program struct {
 	Run       []string
 	Shell     string
 	Stdin     *string
-	TimeLimit int `yaml:"timeLimit"` // seconds; 0: the environment's
+	TimeLimit int `yaml:"timeLimit"` // seconds; 0 means the environment's
 	Variables map[string]string
 	Resources Resources
 	Limits    map[string]any // of the execution; only with Shell
 	Want      Want
-	// Pending is the reason why it fails today; "": it must pass. A program that passes although it is
+	// Pending is the reason why it fails today; "" means it must pass. A program that passes although it is
 	// pending fails the suite, so that the mark is removed.
 	Pending string
 	// On has what differs on platforms, by their names.
@@ -47,10 +47,10 @@ type Program struct {
 // A Difference is what comes on one platform instead of [Program.Want], which must not come there.
 type Difference struct {
 	Reason string // a row of a table in docs/guides/machine.md
-	Want   *Want  // what must come there; nil: anything else
+	Want   *Want  // what must come there; nil means anything else
 }
 
-// Resources are the limits of the program's runner. 0: those of the language's recipe, else the
+// Resources are the limits of the program's runner. 0 means those of the language's recipe, else the
 // environment's defaults.
 type Resources struct {
 	MemoryMiB    int `yaml:"memoryMiB"`
@@ -61,7 +61,7 @@ type Resources struct {
 
 // Want is what must come. Patterns are regular expressions that match a part of the text.
 type Want struct {
-	Outcome       string  // "": EXITED
+	Outcome       string  // "" means EXITED
 	Exit          int     // of a program that exits
 	Signal        string  // of one that a signal ends
 	Stdout        *string // exactly

@@ -23,7 +23,7 @@ type object = map[string]any
 type Platform struct {
 	Name      string
 	Image     string // of its environments
-	Isolation string // of its environments; "": the default
+	Isolation string // of its environments; "" means the default
 }
 
 // A Suite runs programs on one platform, two at the same time.

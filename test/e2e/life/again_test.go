@@ -13,7 +13,7 @@ import (
 // An ending is one way in which an execution ends.
 type ending struct {
 	input   object
-	end     func(t *testing.T, b bed.Bed, execution string) // while it runs; nil: it ends on its own
+	end     func(t *testing.T, b bed.Bed, execution string) // while it runs; nil means it ends on its own
 	outcome runtime.Outcome
 }
 
