@@ -70,7 +70,7 @@ func TestTopRefreshes(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = slave.Close(); _ = master.Close() })
-	var shown shared
+	var shown sharedBuffer
 	go func() { // ends with the terminal
 		buffer := make([]byte, 1<<12)
 		for {
@@ -82,7 +82,7 @@ func TestTopRefreshes(t *testing.T) {
 		}
 	}()
 	code := make(chan int, 1)
-	var errs shared
+	var errs sharedBuffer
 	go func() { code <- execute(slave, slave, &errs, s.arguments([]string{"top"})...) }()
 	wait.For(t, "it shows that nothing runs", func() bool { return regexp.MustCompile("0 running").MatchString(shown.String()) })
 	id := s.busy("later")

@@ -40,7 +40,7 @@ type AuditEntry struct {
 	// When the action happened.
 	At time.Time `json:"at"`
 	// The tenant of the object, or of the caller if the caller acts for one tenant. Null means that the action is
-	// about   the whole server.
+	// about the whole server.
 	Tenant *string `json:"tenant"`
 	// How the caller identified itself: a value of `CallerKind`, or UNKNOWN.
 	ActorKind string `json:"actorKind"`
@@ -4112,8 +4112,8 @@ func (v *Port) GetAddress() string { return v.Address }
 type PutEnvironmentInput struct {
 	// 1 to 64 letters, digits, `.`, `_` and `-`. The first character is a letter or a digit.
 	Id string `json:"id"`
-	// The revision that the stored environment must have; otherwise CONFLICT. 0 means that the environment must not
-	// exist.
+	// The revision that the stored environment must have; otherwise CONFLICT. 0 means that the environment must
+	// not exist.
 	IfRevision *int `json:"ifRevision"`
 	// The tenant that it belongs to. A caller for all tenants may name any; the default is the stored tenant,
 	// or `default`. A caller for one tenant may name only its own. A change of the tenant replaces idle
@@ -5397,8 +5397,8 @@ type Ticket struct {
 	EnvironmentId string `json:"environmentId"`
 	// Its state.
 	State TicketState `json:"state"`
-	// Its position in the queue while it is WAITING. 1 is served next if no other claim comes. Null means that it is not
-	// known yet.
+	// Its position in the queue while it is WAITING. 1 is served next if no other claim comes. It is null
+	// while it is unknown.
 	Position *int `json:"position"`
 	// Estimated wait in milliseconds, at the rate of the last minutes. Null means unknown.
 	EstimatedWaitMs *float64 `json:"estimatedWaitMs"`

@@ -155,7 +155,7 @@ func (t *transfer) update(update agent.Update) error {
 	if err := t.flush(); err != nil {
 		return err
 	}
-	in := &incoming{t: t, files: update.Write}
+	in := &contentReader{t: t, files: update.Write}
 	updated, err := apply(in.content)
 	if err == nil {
 		err = in.skip(len(update.Write))
@@ -169,8 +169,8 @@ func (t *transfer) update(update agent.Update) error {
 	return t.flush()
 }
 
-// incoming are the contents of an update's files, one after the other.
-type incoming struct {
+// contentReader are the contents of an update's files, one after the other.
+type contentReader struct {
 	t     *transfer
 	files []agent.Write
 	next  int    // the file that is due
@@ -180,7 +180,7 @@ type incoming struct {
 
 // content returns the bytes of files[i]. Those before it that weren't read are
 // skipped.
-func (in *incoming) content(i int) io.Reader {
+func (in *contentReader) content(i int) io.Reader {
 	if err := in.skip(i); err != nil {
 		return &failedReader{err}
 	}
@@ -189,7 +189,7 @@ func (in *incoming) content(i int) io.Reader {
 }
 
 // begin starts the next file. A directory has no content.
-func (in *incoming) begin() {
+func (in *contentReader) begin() {
 	if !in.files[in.next].Directory {
 		in.left = in.files[in.next].Size
 	}
@@ -197,7 +197,7 @@ func (in *incoming) begin() {
 }
 
 // skip discards contents, so that files[i] is next.
-func (in *incoming) skip(i int) error {
+func (in *contentReader) skip(i int) error {
 	for {
 		if _, err := io.Copy(io.Discard, in); err != nil {
 			return err
@@ -210,7 +210,7 @@ func (in *incoming) skip(i int) error {
 }
 
 // Read implements io.Reader for the current file.
-func (in *incoming) Read(p []byte) (int, error) {
+func (in *contentReader) Read(p []byte) (int, error) {
 	if in.left == 0 {
 		return 0, io.EOF
 	}

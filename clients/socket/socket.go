@@ -36,8 +36,8 @@ func TCP(conn net.Conn) *net.TCPConn {
 	return tcp
 }
 
-// An encrypted connection changes what is written to the one below it: tls.Conn, for example.
-type encrypted interface{ NetConn() net.Conn }
+// An encryptedConn connection changes what is written to the one below it: tls.Conn, for example.
+type encryptedConn interface{ NetConn() net.Conn }
 
 // Carrier returns the TCP connection that carries conn, encrypted or not; nil if none does. Don't
 // read from it or write to it.
@@ -46,7 +46,7 @@ func Carrier(conn net.Conn) *net.TCPConn {
 		if tcp := TCP(conn); tcp != nil {
 			return tcp
 		}
-		above, ok := Within[encrypted](conn)
+		above, ok := Within[encryptedConn](conn)
 		if !ok {
 			return nil
 		}
@@ -128,7 +128,7 @@ func BoundUnsent(tcp *net.TCPConn) {
 // guard returns a Conn with patience for each write, and limits the connection's unsent bytes.
 func guard(conn net.Conn, patience time.Duration) *Conn {
 	c := &Conn{Conn: conn, Carrier: Carrier(conn), tcp: TCP(conn), to: conn, patience: patience}
-	if below, ok := Within[encrypted](conn); ok {
+	if below, ok := Within[encryptedConn](conn); ok {
 		c.to, _ = below.(net.Conn)
 	}
 	if c.Carrier != nil {

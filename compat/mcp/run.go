@@ -276,7 +276,7 @@ var errRunning = errors.New("the program still runs")
 
 // follow reads an execution's events to its end. It returns errRunning if the call must answer
 // earlier.
-func (c *call) follow(id runtime.ExecutionID) (runtime.Execution, *printed, error) {
+func (c *call) follow(id runtime.ExecutionID) (runtime.Execution, *outputParts, error) {
 	output := newPrinted()
 	reader, err := c.api.services.Engine.Executions.Events(c.ctx, id, "")
 	if err != nil {
@@ -331,7 +331,7 @@ func (c *call) event(ctx context.Context, reader *events.Reader) (event events.E
 }
 
 // report returns the result of an execution.
-func report(x runtime.Execution, output *printed) ran {
+func report(x runtime.Execution, output *outputParts) ran {
 	out := ran{
 		Execution: string(x.ID), Outcome: x.End.Outcome, Signal: x.End.Signal, Message: x.End.Message, Hint: x.Hint,
 		Seconds: x.Usage.Wall.Seconds(), MemoryBytes: x.Usage.PeakMemory, LostBytes: output.lost, LostReason: output.reason,

@@ -26,7 +26,7 @@ import (
 // A download of output ends with the token or grant of its caller.
 func TestDownloadsEndWithTheirCaller(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
-	w := &watched{ReadSeeker: bytes.NewReader(make([]byte, 100)), ended: ctx.Err}
+	w := &errorKeeper{ReadSeeker: bytes.NewReader(make([]byte, 100)), ended: ctx.Err}
 	if n, err := io.ReadFull(w, make([]byte, 10)); n != 10 || err != nil || w.failed != nil {
 		t.Fatalf("%d, %v", n, err)
 	}
@@ -35,7 +35,7 @@ func TestDownloadsEndWithTheirCaller(t *testing.T) {
 		t.Errorf("%d, %v, %v", n, err, w.failed)
 	}
 	var read int
-	cast := unended{endless{&read}, ctx.Err}
+	cast := endableSource{endless{&read}, ctx.Err}
 	if err := writeCast(io.Discard, runtime.Execution{}, cast); !errors.Is(err, context.Canceled) || read > 0 {
 		t.Errorf("%d records, %v", read, err)
 	}
@@ -96,7 +96,7 @@ func cutting(t *testing.T) (server *httptest.Server, ended chan any, revoke func
 			return
 		}
 		defer release()
-		sendCast(w, runtime.Execution{}, unended{endless{new(int)}, ctx.Err})
+		sendCast(w, runtime.Execution{}, endableSource{endless{new(int)}, ctx.Err})
 	})
 	ended = make(chan any, 1)
 	server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

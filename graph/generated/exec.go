@@ -5965,7 +5965,7 @@ type AuditEntry {
   at: Time!
   """
   The tenant of the object, or of the caller if the caller acts for one tenant. Null means that the action is
-  about   the whole server.
+  about the whole server.
   """
   tenant: String
   "How the caller identified itself: a value of ` + "`" + `CallerKind` + "`" + `, or UNKNOWN."
@@ -7036,8 +7036,8 @@ type Ticket {
   "Its state."
   state: TicketState!
   """
-  Its position in the queue while it is WAITING. 1 is served next if no other claim comes. Null means that it is not
-  known yet.
+  Its position in the queue while it is WAITING. 1 is served next if no other claim comes. It is null
+  while it is unknown.
   """
   position: Int
   "Estimated wait in milliseconds, at the rate of the last minutes. Null means unknown."
@@ -7890,8 +7890,8 @@ input PutEnvironmentInput {
   "1 to 64 letters, digits, ` + "`" + `.` + "`" + `, ` + "`" + `_` + "`" + ` and ` + "`" + `-` + "`" + `. The first character is a letter or a digit."
   id: ID!
   """
-  The revision that the stored environment must have; otherwise CONFLICT. 0 means that the environment must not
-  exist.
+  The revision that the stored environment must have; otherwise CONFLICT. 0 means that the environment must
+  not exist.
   """
   ifRevision: Int
   """

@@ -263,8 +263,8 @@ type NetworkInput struct {
 type PutEnvironmentInput struct {
 	// 1 to 64 letters, digits, `.`, `_` and `-`. The first character is a letter or a digit.
 	ID string `json:"id"`
-	// The revision that the stored environment must have; otherwise CONFLICT. 0 means that the environment must not
-	// exist.
+	// The revision that the stored environment must have; otherwise CONFLICT. 0 means that the environment must
+	// not exist.
 	IfRevision *int `json:"ifRevision,omitempty"`
 	// The tenant that it belongs to. A caller for all tenants may name any; the default is the stored tenant,
 	// or `default`. A caller for one tenant may name only its own. A change of the tenant replaces idle

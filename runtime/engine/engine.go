@@ -295,21 +295,21 @@ func (e *Engine) watch(ctx context.Context) {
 func (e *Engine) newPool(alert pool.AlertRule) func(runtime.Environment, []runtime.Runner, map[runtime.RunnerID]int) *pool.Pool {
 	return func(env runtime.Environment, known []runtime.Runner, busy map[runtime.RunnerID]int) *pool.Pool {
 		return pool.New(env, known, pool.Options{
-			Cluster: leading{e.cluster, e.store}, Logger: e.logger, Alert: alert, Boot: e.boot, Busy: busy, Lacks: e.rooms.Lacks, Observe: e.observe, Ending: e.ending,
+			Cluster: leaderCluster{e.cluster, e.store}, Logger: e.logger, Alert: alert, Boot: e.boot, Busy: busy, Lacks: e.rooms.Lacks, Observe: e.observe, Ending: e.ending,
 			Draining: e.environments.Draining, Alerted: e.alerts.Add, Image: e.environments.ImageStatus,
 		})
 	}
 }
 
-// A leading cluster removes runners only while this server leads. A server that was suspended may
+// A leaderCluster cluster removes runners only while this server leads. A server that was suspended may
 // still consider a runner idle that another server has handed out.
-type leading struct {
+type leaderCluster struct {
 	runtime.Cluster
 	store *store.Store
 }
 
 // Remove implements runtime.Cluster.
-func (c leading) Remove(ctx context.Context, id runtime.RunnerID) error {
+func (c leaderCluster) Remove(ctx context.Context, id runtime.RunnerID) error {
 	if err := c.store.Leads(ctx); err != nil {
 		return err
 	}

@@ -102,7 +102,7 @@ func TestUnremovableFileDoesNotBlockOthers(t *testing.T) {
 	for _, name := range []string{"1", "2"} {
 		write(t, filepath.Join(dir, name), nil)
 	}
-	if _, err := d.moveUnknown(t.Context(), &orphaned{path: there}, dir); !errors.Is(err, fs.ErrExist) {
+	if _, err := d.moveUnknown(t.Context(), &orphanDir{path: there}, dir); !errors.Is(err, fs.ErrExist) {
 		t.Error("where one file can't be moved:", err)
 	}
 	if _, err := os.Stat(filepath.Join(there, "??", "2")); err != nil {
@@ -110,7 +110,7 @@ func TestUnremovableFileDoesNotBlockOthers(t *testing.T) {
 	}
 	// Neither does what can't be put back.
 	write(t, filepath.Join(there, "!!"), nil)
-	o := &orphaned{path: there}
+	o := &orphanDir{path: there}
 	if _, err := d.putAllBack(t.Context(), o); err == nil || o.files != 2 {
 		t.Errorf("%d are counted, %v", o.files, err)
 	}

@@ -165,7 +165,7 @@ var ErrUnwanted = errors.New("the claim is no longer wanted")
 // claimed for a retry, unless the cause is ErrUnwanted. Without a key or holder it is removed.
 func (p *Pool) Claim(ctx context.Context, claim Claim) (runtime.Runner, error) {
 	began := time.Now()
-	w := &waiter{claim: claim, result: make(chan claimed, 1)}
+	w := &waiter{claim: claim, result: make(chan claimResult, 1)}
 	if err := p.send(ctx, func(o *loop) { o.enqueue(w) }); err != nil {
 		return runtime.Runner{}, err
 	}

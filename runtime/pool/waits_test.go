@@ -20,10 +20,10 @@ func (b *bed) hold() chan struct{} {
 	return gate
 }
 
-// counted counts calls of a claim's OnQueue.
-type counted struct{ atomic.Int64 }
+// callCounter counts calls of a claim's OnQueue.
+type callCounter struct{ atomic.Int64 }
 
-func (c *counted) hook() error {
+func (c *callCounter) hook() error {
 	c.Add(1)
 	return nil
 }
@@ -34,7 +34,7 @@ func TestClaimServedImmediatelyNeverWaits(t *testing.T) {
 		b.want(t, 1, 0)
 		gate := b.hold()
 		defer close(gate)
-		var c counted
+		var c callCounter
 		waiting := NewQueued()
 		b.claim(t, Claim{OnQueue: c.hook, Queued: waiting, WaitFor: time.Minute})
 		if _, err := b.Claim(t.Context(), Claim{OnQueue: c.hook}); runtime.CodeOf(err) != runtime.CodeNoRunnerAvailable {
@@ -80,7 +80,7 @@ func TestClaimsStopWaiting(t *testing.T) {
 				defer close(gate)
 				ctx, leave := context.WithCancel(t.Context())
 				defer leave()
-				var c counted
+				var c callCounter
 				waiting := NewQueued()
 				answered := make(chan struct{})
 				go func() {

@@ -103,11 +103,11 @@ type event struct {
 	Stream    string
 	Base64    []byte
 	Bytes     int64
-	Execution finished
+	Execution finishedExecution
 }
 
-// finished is an execution's end, as a server reports it.
-type finished struct {
+// finishedExecution is an execution's end, as a server reports it.
+type finishedExecution struct {
 	Outcome    string
 	ExitCode   *int
 	Signal     *string
@@ -117,7 +117,7 @@ type finished struct {
 }
 
 // outcome returns what the ledger judges.
-func (f finished) outcome() ledger.Outcome {
+func (f finishedExecution) outcome() ledger.Outcome {
 	return ledger.Outcome{
 		Outcome: f.Outcome, ExitCode: f.ExitCode, Signal: f.Signal, GoneReason: f.GoneReason,
 		OutputBytes: f.Usage.OutputBytes, FinishedAt: f.Timestamps.FinishedAt,
@@ -202,7 +202,7 @@ func Again(ctx context.Context, h *house.House, r *ledger.Run) {
 		var out struct {
 			Execution struct {
 				State string
-				finished
+				finishedExecution
 				Output struct {
 					Chunks []struct {
 						Stream string

@@ -243,8 +243,8 @@ func (s *Suite) came(t testing.TB, p Program) Came {
 	return came
 }
 
-// An ended execution, as the API returns it.
-type ended struct {
+// An endedExecution execution, as the API returns it.
+type endedExecution struct {
 	Outcome, Signal, Message, Hint string
 	ExitCode                       *int
 	Usage                          *struct {
@@ -255,7 +255,7 @@ type ended struct {
 const endedFields = `outcome signal message hint exitCode usage { userMs systemMs wallMs peakMemory peakProcesses }`
 
 // came returns what the server recorded, without output.
-func (e ended) came() Came {
+func (e endedExecution) came() Came {
 	c := Came{Outcome: e.Outcome, Signal: e.Signal, Message: e.Message, Hint: e.Hint, ExitCode: e.ExitCode, PeakMiB: -1, Processes: -1}
 	if u := e.Usage; u != nil {
 		c.CPUMs, c.WallMs = *u.UserMs+*u.SystemMs, *u.WallMs
@@ -272,7 +272,9 @@ func (e ended) came() Came {
 // recorded returns what the server recorded of a labelled program and its build.
 func (s *Suite) recorded(t testing.TB, label string) (came Came) {
 	t.Helper()
-	var out struct{ Executions struct{ Nodes []ended } }
+	var out struct {
+		Executions struct{ Nodes []endedExecution }
+	}
 	s.Call(t, `query($label: String!) { executions(labels: [{name: "program", value: $label}]) { nodes { `+endedFields+` } } }`, object{"label": label}, &out)
 	for _, e := range out.Executions.Nodes {
 		before := came
@@ -297,7 +299,7 @@ func (s *Suite) limited(t testing.TB, p Program) Came {
 	}
 	execution := s.Start(t, object{"runnerId": runner, "shell": p.Shell, "limits": p.Limits, "workingDirectory": "/workspace"})
 	result := s.Await(t, execution)
-	var out struct{ Execution ended }
+	var out struct{ Execution endedExecution }
 	s.Call(t, `query($id: ID!) { execution(id: $id) { `+endedFields+` } }`, object{"id": execution}, &out)
 	came := out.Execution.came()
 	came.Stdout, came.Stderr = result.Stream("STDOUT"), result.Stream("STDERR")
