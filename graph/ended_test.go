@@ -83,7 +83,7 @@ func (h holder) checkEnd(shown, says string, queries []string, end func()) {
 	var all sync.WaitGroup
 	check := func(what string, text string, err error) {
 		if err != nil || !strings.Contains(text, `"UNAUTHENTICATED"`) || !strings.Contains(text, says) {
-			t.Errorf("%s ended with %s, %v", what, text, err)
+			t.Errorf("%s ended with %s, %v, want UNAUTHENTICATED: %s", what, text, err, says)
 		}
 	}
 	begun := int64(0)
@@ -135,7 +135,7 @@ func (h holder) checkEnd(shown, says string, queries []string, end func()) {
 				check("an operation of the WebSocket", string(m.Payload), nil)
 			case err == nil: // an event
 			case websocket.CloseStatus(err) != 4403 || !strings.Contains(err.Error(), says):
-				t.Errorf("the WebSocket ended with %v", err)
+				t.Errorf("the WebSocket ended with %v, want 4403: %s", err, says)
 				return
 			default:
 				return
@@ -152,7 +152,7 @@ func (h holder) checkEnd(shown, says string, queries []string, end func()) {
 func TestRevokedTokenEndsItsOperations(t *testing.T) {
 	h := newHolder(t, testToken)
 	token, text := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
-	h.checkEnd(text, "the token was revoked", []string{longPoll, following, claiming, watching}, func() {
+	h.checkEnd(text, "revoked", []string{longPoll, following, claiming, watching}, func() {
 		if _, err := h.book.RevokeToken(t.Context(), access.Server(), token.ID, false); err != nil {
 			t.Error(err)
 		}
@@ -163,7 +163,7 @@ func TestRevokedTokenEndsItsOperations(t *testing.T) {
 func TestGrantEndsWithItsToken(t *testing.T) {
 	h := newHolder(t, testToken)
 	token, text := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
-	h.checkEnd(h.granted(text, time.Hour), "the token was revoked", []string{longPoll, following}, func() {
+	h.checkEnd(h.granted(text, time.Hour), "revoked", []string{longPoll, following}, func() {
 		if _, err := h.book.RevokeToken(t.Context(), access.Server(), token.ID, false); err != nil {
 			t.Error(err)
 		}
@@ -217,7 +217,7 @@ func (h holder) expires(t *testing.T, says string, lasting func(life time.Durati
 				continue
 			}
 			if websocket.CloseStatus(err) != 4403 || !strings.Contains(err.Error(), says) {
-				t.Errorf("it ended with %v after %s", err, last)
+				t.Errorf("it ended with %v after %s, want 4403: %s", err, last, says)
 			}
 			return
 		}
@@ -227,7 +227,7 @@ func (h holder) expires(t *testing.T, says string, lasting func(life time.Durati
 // When the first token is created, callers without one lose their access.
 func TestFirstTokenEndsAnonymousAccess(t *testing.T) {
 	h := newHolder(t, "")
-	h.checkEnd("", "requires tokens", []string{watching}, func() {
+	h.checkEnd("", "tokens", []string{watching}, func() {
 		_, _, err := h.book.CreateToken(t.Context(), access.Anonymous(), identity.NewToken{Kind: access.KindToken, Name: "first", Role: access.Admin, AllTenants: true})
 		if err != nil {
 			t.Error(err)

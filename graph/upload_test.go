@@ -66,10 +66,10 @@ func TestUploadFileWritesTheFilesOfAForm(t *testing.T) {
 		"an empty one":       {form{operations(two, runner, none), ab, {"0", ""}, {"1", "yy"}}, [2]any{0.0, 2.0}, ""},
 		"another part first": {form{operations(two, runner, none), ab, {"note", "zzz"}, {"0", "x"}, {"note", ""}, {"1", "yy"}, {"note", "z"}}, [2]any{1.0, 2.0}, ""},
 		"map in other order": {form{operations(two, runner, none), {"map", `{"1": ["variables.b"], "0": ["variables.a"]}`}, {"0", "x"}, {"1", "yy"}}, [2]any{1.0, 2.0}, ""},
-		"files swapped":      {form{operations(two, runner, none), ab, {"1", "yy"}, {"0", "x"}}, [2]any{1.0, nil}, "in the order of the fields that use them"},
-		"second is missing":  {form{operations(two, runner, none), ab, {"0", "x"}}, [2]any{1.0, nil}, `no part of this name`},
-		"one file for two":   {form{operations(two, runner, none), {"map", `{"0": ["variables.a", "variables.b"]}`}, {"0", "x"}}, [2]any{1.0, nil}, "used by another field already"},
-		"first goes wrong":   {form{operations(strings.Replace(two, `"a"`, `""`, 1), runner, none), ab, {"0", strings.Repeat("x", 100_000)}, {"1", "yy"}}, [2]any{nil, 2.0}, "must be 1 to"},
+		"files swapped":      {form{operations(two, runner, none), ab, {"1", "yy"}, {"0", "x"}}, [2]any{1.0, nil}, "in the order"},
+		"second is missing":  {form{operations(two, runner, none), ab, {"0", "x"}}, [2]any{1.0, nil}, "no part"},
+		"one file for two":   {form{operations(two, runner, none), {"map", `{"0": ["variables.a", "variables.b"]}`}, {"0", "x"}}, [2]any{1.0, nil}, "another field"},
+		"first goes wrong":   {form{operations(strings.Replace(two, `"a"`, `""`, 1), runner, none), ab, {"0", strings.Repeat("x", 100_000)}, {"1", "yy"}}, [2]any{nil, 2.0}, "1 to"},
 		"a field is skipped": {form{operations(strings.Replace(two, "first:", "first: uploadFile(runnerId: \"RUNNER\", path: \"a\", file: $b) @skip(if: true) { file { path } } third:", 1), runner, none), ab, {"0", "x"}, {"1", "yy"}}, [2]any{nil, 2.0}, ""},
 	} {
 		got := test.form.send(t, b.url, nil)
@@ -88,7 +88,7 @@ func TestUploadFileWritesTheFilesOfAForm(t *testing.T) {
 			t.Errorf("%s: %d %v %v", name, got.Status, got.Data, got.Errors)
 		}
 		if test.error == "" && len(got.Errors) > 0 || test.error != "" && (got.code() != "INVALID_INPUT" || !strings.Contains(got.Errors[0].Message, test.error)) {
-			t.Errorf("%s: %v", name, got.Errors)
+			t.Errorf("%s: got %v, want INVALID_INPUT with %q", name, got.Errors, test.error)
 		}
 	}
 }

@@ -268,8 +268,8 @@ func TestCancelledCallsReleaseTheirRunner(t *testing.T) {
 	}
 	result := s.failed(ctx, "execute", ctx.Err())
 	var got struct{ Error problem }
-	if decodeContent(t, result, &got); got.Error.Next != "" || !strings.Contains(got.Error.Message, "the client cancelled it") {
-		t.Errorf("%+v", got)
+	if decodeContent(t, result, &got); got.Error.Next != "" || got.Error.Code != runtime.CodeClusterUnavailable || !strings.Contains(got.Error.Message, "client") {
+		t.Errorf("got %+v, want CLUSTER_UNAVAILABLE because of the client", got)
 	}
 }
 

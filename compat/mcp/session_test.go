@@ -179,8 +179,8 @@ func TestSessionsAreBounded(t *testing.T) {
 	if !b.api.sessionOf(first).begin() || !b.api.sessionOf(again).begin() || !b.api.sessionOf(kept).begin() {
 		t.Fatal("one has ended")
 	}
-	if status, text := b.send(http.MethodPost, third, "", initialize); status != http.StatusTooManyRequests || !strings.Contains(text, "at most 2 of one token, 3 in all") {
-		t.Errorf("%d %s", status, text)
+	if status, text := b.send(http.MethodPost, third, "", initialize); status != http.StatusTooManyRequests || !strings.Contains(text, "at most 2 of one token, 3 ") {
+		t.Errorf("got %d %s, want 429 with the limits 2 and 3", status, text)
 	}
 	for _, a := range []*agent{kept, again, first} { // the other's is idle longest
 		b.api.sessionOf(a).done()

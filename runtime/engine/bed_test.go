@@ -187,14 +187,6 @@ func (b *bed) events(t testing.TB, id runtime.ExecutionID, after string) (output
 	}
 }
 
-func wantCode(t testing.TB, err error, code runtime.Code, field string) {
-	t.Helper()
-	var e *runtime.Error
-	if !errors.As(err, &e) || e.Code != code || e.Field != field {
-		t.Errorf("error %v, want %s for %q", err, code, field)
-	}
-}
-
 // output returns a page of an execution's output, with the cursor after it, and whether that is the end.
 func (b *bed) output(id runtime.ExecutionID, after string, maxBytes int) (chunks []events.Event, next string, end bool, err error) {
 	page, err := b.Executions.Output(access.With(context.Background(), access.Server()), id, after, maxBytes)

@@ -46,7 +46,7 @@ func TestReservationsCountAgainstQuotas(t *testing.T) {
 			t.Errorf("%s: %v is reserved, want %v", when, got, want)
 		}
 	}
-	wantQuota(t, put("huge", "physics", 1, 100_000, 1000), "memoryMiB", "this needs 100000 more")
+	wantQuota(t, put("huge", "physics", 1, 100_000, 1000), "memoryMiB", "100000 more")
 	wantQuota(t, put("fast", "physics", 1, 64, 21_000), "cpuMHz", "21000 more")
 	wantQuota(t, put("many", "physics", 5, 64, 100), "poolRunners", "5 more")
 	wantUse("after refusals", [3]int64{})

@@ -20,6 +20,7 @@ import (
 	"github.com/rockpool/rockpool/test/clock"
 	"github.com/rockpool/rockpool/test/clustertest"
 	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/refusal"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -111,18 +112,18 @@ func TestOldExecutionsAreCollected(t *testing.T) {
 		t.Errorf("a reader in the middle got %v", kinds)
 	}
 	_, err = b.Executions.Events(asServer(t), x.ID, "")
-	wantCode(t, err, runtime.CodeExecutionNotFound, "")
+	refusal.Want(t, err, runtime.CodeExecutionNotFound, "")
 	_, _, _, err = b.output(x.ID, "", 1000)
-	wantCode(t, err, runtime.CodeExecutionNotFound, "")
+	refusal.Want(t, err, runtime.CodeExecutionNotFound, "")
 	if b.collected(t, running.ID) {
 		t.Error("one that runs was collected")
 	}
 	// Its key isn't free: nothing is started twice.
 	_, err = b.Executions.Start(asServer(t), in)
-	wantCode(t, err, runtime.CodeExecutionNotFound, "")
+	refusal.Want(t, err, runtime.CodeExecutionNotFound, "")
 	in.Command = []string{"true"}
 	_, err = b.Executions.Start(asServer(t), in)
-	wantCode(t, err, runtime.CodeConflict, "")
+	refusal.Want(t, err, runtime.CodeConflict, "")
 }
 
 // outputBytes returns the size of the files in the output directory.
@@ -291,7 +292,7 @@ func TestFullDisk(t *testing.T) {
 	for range 10_000 { // the log of the database has some room of its own
 		x, err := b.Executions.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"true"}})
 		if err != nil {
-			wantCode(t, err, runtime.CodeStorageFull, "")
+			refusal.Want(t, err, runtime.CodeStorageFull, "")
 			break
 		}
 		ids = append(ids, x.ID)

@@ -15,6 +15,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/activity"
 	"github.com/rockpool/rockpool/runtime/request"
+	"github.com/rockpool/rockpool/test/refusal"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -34,7 +35,7 @@ func TestClaimsAreCounted(t *testing.T) {
 	b.environment(t, "a", 0)
 	none := request.Claim{EnvironmentID: "a"}
 	_, err := b.Runners.Claim(asServer(t), none)
-	wantCode(t, err, runtime.CodeNoRunnerAvailable, "")
+	refusal.Want(t, err, runtime.CodeNoRunnerAvailable, "")
 	first := b.claim(t, "a")
 	b.claim(t, "a")
 	keyed := request.Claim{EnvironmentID: "a", WaitFor: ptr(patient), Key: "k"}
@@ -44,7 +45,7 @@ func TestClaimsAreCounted(t *testing.T) {
 		}
 	}
 	_, err = b.Runners.Claim(asServer(t), request.Claim{EnvironmentID: "a", Key: "k", InactivityTimeout: ptr(1)})
-	wantCode(t, err, runtime.CodeConflict, "")
+	refusal.Want(t, err, runtime.CodeConflict, "")
 	if x, err := b.Executions.Run(asServer(t), request.Run{EnvironmentID: "a", WaitFor: ptr(patient), Command: []string{"true"}}); err != nil {
 		t.Fatal(err)
 	} else {
@@ -72,7 +73,7 @@ func TestClaimsAreCounted(t *testing.T) {
 	// Names of environments that don't exist make no series of their own.
 	for i := range 10 {
 		_, err := b.Runners.Claim(asServer(t), request.Claim{EnvironmentID: runtime.EnvironmentID(fmt.Sprint("made up ", i))})
-		wantCode(t, err, runtime.CodeEnvironmentNotFound, "")
+		refusal.Want(t, err, runtime.CodeEnvironmentNotFound, "")
 	}
 	if diff := cmp.Diff(map[string]int64{"ENVIRONMENT_NOT_FOUND": 10}, b.results("")); diff != "" || len(b.Stats().Claims) != 2 {
 		t.Errorf("%d environments, %s", len(b.Stats().Claims), diff)

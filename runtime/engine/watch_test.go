@@ -7,6 +7,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/activity"
+	"github.com/rockpool/rockpool/test/refusal"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -18,7 +19,7 @@ func TestPoolAlertsAreWatched(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = b.Environments.WatchAlerts(ctx, "none")
-	wantCode(t, err, runtime.CodeEnvironmentNotFound, "")
+	refusal.Want(t, err, runtime.CodeEnvironmentNotFound, "")
 
 	b.fake.OnStart(func(runtime.RunnerID) error { return errors.New("no room") })
 	b.environment(t, "low", 1)
@@ -73,7 +74,7 @@ func TestRunnersAreWatched(t *testing.T) {
 	first := b.claim(t, "a")
 	ctx, cancel := context.WithCancel(asServer(t))
 	_, err := b.Runners.Watch(ctx, "none")
-	wantCode(t, err, runtime.CodeEnvironmentNotFound, "")
+	refusal.Want(t, err, runtime.CodeEnvironmentNotFound, "")
 	events, err := b.Runners.Watch(ctx, "a")
 	if err != nil {
 		t.Fatal(err)
