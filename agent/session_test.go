@@ -3,10 +3,10 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -146,8 +146,8 @@ func TestOpening(t *testing.T) {
 func TestOtherProtocolNamesBothVersions(t *testing.T) {
 	_, err := PingAgent(t.Context(), play(t, frame(t, KindResponse, Response{Protocol: 8, Error: &Error{Code: ErrIncompatible, Message: "another version"}})))
 	var e *Error
-	if want := fmt.Sprintf("the agent has protocol 8, but the server has %d", Protocol); !errors.As(err, &e) || e.Code != ErrIncompatible || e.Message != want {
-		t.Errorf("got %v, want %s", err, want)
+	if !errors.As(err, &e) || e.Code != ErrIncompatible || !strings.Contains(e.Message, "8") || !strings.HasSuffix(e.Message, strconv.Itoa(Protocol)) {
+		t.Errorf("got %v, want %s that names 8 and %d", err, ErrIncompatible, Protocol)
 	}
 }
 

@@ -333,7 +333,7 @@ func TestStandbyTakesOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	standby := start(t, shared)
-	says := func() bool { return strings.Contains(problem(t, standby, "lock"), "waits to take over") }
+	says := func() bool { return strings.Contains(problem(t, standby, "lock"), "waits") }
 	wait.For(t, "its status says that it waits", says)
 	if standby.serves() {
 		t.Error("a standby serves")
@@ -376,7 +376,7 @@ func TestRestartAfterAKillContinuesImmediately(t *testing.T) {
 		acquired <- err
 	}()
 	wait.For(t, "another server says that it waits", func() bool {
-		return len(acquired) > 0 || strings.Contains(problem(t, stranger, "lock"), "waits to take over")
+		return len(acquired) > 0 || strings.Contains(problem(t, stranger, "lock"), "waits")
 	})
 	stop()
 	if err := <-acquired; !errors.Is(err, context.Canceled) {

@@ -168,8 +168,8 @@ func TestMissingAgentIsNotABrokenBridge(t *testing.T) {
 	there = false
 	other := dial(t, c)
 	for range 2 {
-		if _, err := other.Read(make([]byte, 10)); !errors.Is(err, ErrNoAgent) || !strings.Contains(err.Error(), "refused") {
-			t.Errorf("without an agent: %v", err)
+		if _, err := other.Read(make([]byte, 10)); !errors.Is(err, ErrNoAgent) {
+			t.Errorf("without an agent: got %v, want %v", err, ErrNoAgent)
 		}
 	}
 	other.Close()
