@@ -21,6 +21,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/disk"
 )
 
 func TestAgentDies(t *testing.T) {
@@ -180,8 +181,8 @@ func TestLongDirectory(t *testing.T) {
 func TestOneServerPerDirectory(t *testing.T) {
 	t.Parallel()
 	b := running(t)
-	if _, err := New(t.Context(), b.config); err == nil || !strings.Contains(err.Error(), "another server") {
-		t.Errorf("a second server: %v", err)
+	if _, err := New(t.Context(), b.config); !errors.Is(err, disk.ErrLocked) {
+		t.Errorf("a second server: got %v, want %v", err, disk.ErrLocked)
 	}
 }
 
@@ -218,7 +219,7 @@ func TestMissingHelperIsReported(t *testing.T) {
 	}
 	r := b.await(id, runtime.RunnerGone)
 	if r.GoneReason != runtime.GoneStartFailed || !strings.Contains(r.Message, "restart the server") || strings.Contains(r.Message, b.config.Dir) {
-		t.Errorf("the runner is %+v", r)
+		t.Errorf("the runner is %+v, want START_FAILED with the next step, without a path", r)
 	}
 	if err := os.Rename(b.host.Direct.Path+".hidden", b.host.Direct.Path); err != nil {
 		t.Fatal(err)
@@ -348,7 +349,7 @@ func TestCheck(t *testing.T) {
 	defer b.Cluster.Close()
 	err := b.Check(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "make build") {
-		t.Errorf("nothing built in: %v", err)
+		t.Errorf("nothing built in: got %v, want `make build` in it", err)
 	}
 	if err := b.Start(t.Context(), runtime.NewRunnerID(), hostEnvironment(), 0); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
 		t.Errorf("Start: %v", err)

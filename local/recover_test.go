@@ -139,7 +139,7 @@ func TestRestoreOfASilentAgent(t *testing.T) {
 	}
 	b.reopened()
 	if r, _ := b.runner(silent); r.State != runtime.RunnerGone || !strings.Contains(r.Message, "didn't answer") {
-		t.Errorf("the silent one is %+v", r)
+		t.Errorf("the silent one is %+v, want GONE because it didn't answer", r)
 	}
 	if r, _ := b.runner(good); r.State != runtime.RunnerIdle {
 		t.Errorf("the other one is %+v", r)
