@@ -70,7 +70,7 @@ func TestE2ESignals(t *testing.T) {
 	b.Refused(t, resizeMutation, object{"in": object{"executionId": id, "columns": 80, "rows": 24}}, runtime.CodeInvalidInput, "executionId")
 	var e *client.Error
 	if err := b.Do(t.Context(), signalMutation, object{"in": object{"executionId": id, "signal": "9"}}, nil); !errors.As(err, &e) || !strings.Contains(e.Message, "HUP, ILL, INT") {
-		t.Errorf("the message doesn't name the signals: %v", err)
+		t.Errorf("got %v, want the names of the signals", err)
 	}
 	b.Call(t, signalMutation, object{"in": object{"executionId": id, "signal": "SIGTERM"}}, nil)
 	if got := b.Await(t, id); got.Outcome != "SIGNALED" || got.Signal != "SIGTERM" {
