@@ -47,7 +47,7 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 		c := valid(t)
 		test.spoil(&c)
 		if err := c.Check(); err == nil || !strings.Contains(err.Error(), test.says) {
-			t.Errorf("%s: %v", test.name, err)
+			t.Errorf("%s: got %v, want %q", test.name, err, test.says)
 		}
 	}
 }

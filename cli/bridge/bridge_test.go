@@ -160,9 +160,9 @@ func TestForgottenSessionIsReopened(t *testing.T) {
 func TestHTTPErrorsAreErrorsOfTheCall(t *testing.T) {
 	for want, serve := range map[string]http.HandlerFunc{
 		"rockpool serve --compat mcp": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) },
-		"no MCP endpoint":             http.NotFound,
-		"requires a valid token":      func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusUnauthorized) },
-		"429 Too Many Requests too many sessions": func(w http.ResponseWriter, _ *http.Request) {
+		"MCP endpoint":                http.NotFound,
+		"token":                       func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusUnauthorized) },
+		"429 Too Many Requests": func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "too many sessions", http.StatusTooManyRequests)
 		},
 		`"code":"FORBIDDEN"`: func(w http.ResponseWriter, _ *http.Request) {
@@ -181,7 +181,7 @@ func TestHTTPErrorsAreErrorsOfTheCall(t *testing.T) {
 			Error struct{ Message string }
 		}
 		if err := json.Unmarshal([]byte(line), &got); err != nil || got.ID != 7 || !strings.Contains(got.Error.Message, want) {
-			t.Errorf("%s, not %s", line, want)
+			t.Errorf("got %s, want %s", line, want)
 		}
 		c.stop()
 		if err := wait.Receive(t, c.ended, "the bridge's end"); err != nil {

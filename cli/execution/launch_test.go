@@ -66,35 +66,35 @@ func TestLaunch(t *testing.T) {
 
 func TestLaunchSaysWhatToDo(t *testing.T) {
 	for _, test := range []struct{ environment, file, says string }{
-		{"10", "x.zig", "it is unknown how to run x.zig in 10: give the command after --"},
-		{"", "x.zig", "x.zig has no known file extension: give an environment with --env"},
-		{"", "x", "give an environment with --env"},
-		{"", "x.c", "no environment serves c: create one with `rockpool env put c` if the server's machine has the language, else with `rockpool env put c --image gcc`. With tokens, only an OPERATOR can do that"},
+		{"10", "x.zig", "after --"},
+		{"", "x.zig", "--env"},
+		{"", "x", "--env"},
+		{"", "x.c", "`rockpool env put c --image gcc`"},
 		{"", "x.go", "`rockpool env put go --image golang --memory 1024MiB --processes 256 --workspace 512MiB`"},
 	} {
 		if got, err := LaunchOf(listed(), test.environment, client.FileInput{Path: test.file}, nil); err == nil || !strings.Contains(err.Error(), test.says) {
-			t.Errorf("%s in %q: %+v %v", test.file, test.environment, got, err)
+			t.Errorf("%s in %q: got %+v %v, want %q", test.file, test.environment, got, err, test.says)
 		}
 	}
 	unknown := client.FileInput{Path: "x", Base64: []byte("#!/opt/own -v\nline 2")}
-	if _, err := LaunchOf(listed("python"), "", unknown, nil); err == nil || err.Error() != `x has no known file extension, and no language runs its first line "#!/opt/own -v": give an environment that has the interpreter with --env` {
-		t.Error(err)
+	if _, err := LaunchOf(listed("python"), "", unknown, nil); err == nil || !strings.Contains(err.Error(), `"#!/opt/own -v"`) || !strings.Contains(err.Error(), "--env") {
+		t.Errorf("got %v, want the first line and --env", err)
 	}
 	languages := listed()
 	languages[0].EnvironmentIds = nil
-	if _, err := LaunchOf(languages, "", client.FileInput{Path: "x.py"}, nil); err == nil || err.Error() != "no environment serves python3: give one with --env" {
-		t.Error(err)
+	if _, err := LaunchOf(languages, "", client.FileInput{Path: "x.py"}, nil); err == nil || !strings.Contains(err.Error(), "python3") || !strings.Contains(err.Error(), "--env") {
+		t.Errorf("got %v, want python3 and --env", err)
 	}
 	unserved := UnservedError{language.Recipe{ID: "ruby", Environments: []runtime.EnvironmentID{"ruby"}, Image: "ruby:slim"}}
-	if says := unserved.OnPrivate().Error(); !strings.Contains(says, "start a server with `rockpool serve`, and then `rockpool env put ruby --image ruby:slim`") {
-		t.Error(says)
+	if says := unserved.OnPrivate().Error(); !strings.Contains(says, "`rockpool serve`") || !strings.Contains(says, "`rockpool env put ruby --image ruby:slim`") {
+		t.Errorf("got %s, want both commands", says)
 	}
 	unserved.recipe.Image = ""
-	if says := unserved.Error(); !strings.HasPrefix(says, "no environment serves ruby: if the server's machine has the language, create one with `rockpool env put ruby`. ") {
-		t.Error(says)
+	if says := unserved.Error(); !strings.Contains(says, "`rockpool env put ruby`") {
+		t.Errorf("got %s, want the command without an image", says)
 	}
-	if says := unserved.OnPrivate().Error(); !strings.HasSuffix(says, "start a server with `rockpool serve`, and create an environment for it there") {
-		t.Error(says)
+	if says := unserved.OnPrivate().Error(); !strings.Contains(says, "`rockpool serve`") || strings.Contains(says, "env put") {
+		t.Errorf("got %s, want `rockpool serve`", says)
 	}
 }
 

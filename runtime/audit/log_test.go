@@ -352,17 +352,16 @@ func TestStalledStore(t *testing.T) {
 		}
 		time.Sleep(attemptWithin)
 		l.Append(Entry{Action: "b"})
-		want := "store the audit log: the database hasn't responded within 5 s"
-		if diff := cmp.Diff([]string{want}, said); diff != "" {
-			t.Error(diff)
+		if len(said) != 1 || !strings.Contains(said[0], "5 s") {
+			t.Errorf("got %q, want one line about a response within 5 s", said)
 		}
-		want += "; 2 entries are waiting, the first since " + first.UTC().Format(time.RFC3339)
-		if err := l.Problem(); err == nil || err.Error() != want {
-			t.Errorf("%v instead of %s", err, want)
+		since := first.UTC().Format(time.RFC3339)
+		if err := l.Problem(); err == nil || !strings.Contains(err.Error(), "2 entries") || !strings.HasSuffix(err.Error(), since) {
+			t.Errorf("got %v, want 2 entries since %s", err, since)
 		}
 		began = time.Now()
-		if err := stop(); err == nil || !strings.Contains(err.Error(), "2 entries of the audit log were not stored: store the audit log: the database hasn't responded within 5 s") || time.Since(began) > attemptWithin {
-			t.Errorf("after %v: %v", time.Since(began), err)
+		if err := stop(); err == nil || !strings.Contains(err.Error(), "2 entries") || time.Since(began) > attemptWithin {
+			t.Errorf("after %v: got %v, want 2 entries that were not stored within %v", time.Since(began), err, attemptWithin)
 		}
 		l.Append(Entry{Action: "c"})
 		if len(unstored) != 3 || !strings.Contains(unstored[0], `"action":"a"`) || !strings.Contains(unstored[1], `"action":"b"`) || !strings.Contains(unstored[2], `"action":"c"`) {
@@ -451,8 +450,8 @@ func TestFailingStoreIsRetried(t *testing.T) {
 		m.gate <- away
 		synctest.Wait()
 		go func() { m.gate <- away }() // stopping makes one more attempt
-		if err := stop(); !errors.Is(err, away) || !strings.Contains(err.Error(), "1 entries of the audit log were not stored") {
-			t.Error(err)
+		if err := stop(); !errors.Is(err, away) || !strings.Contains(err.Error(), "1 entries") {
+			t.Errorf("got %v, want %v and 1 entries", err, away)
 		}
 		if err := l.Flush(t.Context()); err == nil {
 			t.Error("what was lost is stored")
