@@ -22,6 +22,7 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/disk"
+	"github.com/rockpool/rockpool/test/refusal"
 )
 
 func TestAgentDies(t *testing.T) {
@@ -320,10 +321,7 @@ func TestEnvironments(t *testing.T) {
 		wrong.Revision = 2
 		change(&wrong)
 		for _, err := range []error{b.PutEnvironment(t.Context(), wrong), b.Start(t.Context(), runtime.NewRunnerID(), wrong, 0)} {
-			var e *runtime.Error
-			if !errors.As(err, &e) || e.Code != runtime.CodeInvalidInput || e.Field != field {
-				t.Errorf("%s: %v", field, err)
-			}
+			refusal.Want(t, err, runtime.CodeInvalidInput, field)
 		}
 	}
 	all, err := b.Environments(t.Context())

@@ -3,7 +3,6 @@ package job
 import (
 	gocmp "cmp"
 	"encoding/json"
-	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -287,9 +286,6 @@ func TestUnsupportedSettingsAreRejected(t *testing.T) {
 		env := sample()
 		test.change(&env)
 		_, err := c.RenderTemplate(baseOf(t, c), env, 0)
-		var e *runtime.Error
-		if !errors.As(err, &e) || e.Code != runtime.CodeInvalidInput || e.Field != test.field {
-			t.Errorf("%s: %v, want INVALID_INPUT for %s", name, err, test.field)
-		}
+		refusal.Want(t, err, runtime.CodeInvalidInput, test.field, name)
 	}
 }

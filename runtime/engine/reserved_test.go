@@ -16,8 +16,7 @@ import (
 // wantQuota checks that err names a quota, and how much more is needed.
 func wantQuota(t *testing.T, err error, name, words string) {
 	t.Helper()
-	var e *runtime.Error
-	if !errors.As(err, &e) || e.Code != runtime.CodeQuotaExceeded || e.Exceeded == nil || e.Exceeded.Quota != name || !strings.Contains(e.Message, words) {
+	if got := refused(t, err); got.Quota != name || !strings.Contains(runtime.MessageOf(err), words) {
 		t.Errorf("got %v, want QUOTA_EXCEEDED of %s with %q", err, name, words)
 	}
 }

@@ -135,9 +135,8 @@ func TestCompletedUploadNeverFails(t *testing.T) {
 		}
 	}
 	c.agent.Store(&broken)
-	if file, err := b.Files.Upload(asServer(t), r.ID, "f", 0, false, 3, strings.NewReader("abc")); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
-		t.Errorf("of a broken agent: %+v, %v", file, err)
-	}
+	_, err := b.Files.Upload(asServer(t), r.ID, "f", 0, false, 3, strings.NewReader("abc"))
+	refusal.Want(t, err, runtime.CodeClusterUnavailable, "", "a broken agent:")
 }
 
 // zeros is an endless reader.

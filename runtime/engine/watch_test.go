@@ -177,7 +177,6 @@ func TestRunWaitsForSubscribers(t *testing.T) {
 			t.Errorf("the channel of %s is open", name)
 		}
 	}
-	if _, err := b.Environments.WatchPools(asServer(t), ""); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
-		t.Errorf("after the end: %v", err)
-	}
+	_, err = b.Environments.WatchPools(asServer(t), "")
+	refusal.Want(t, err, runtime.CodeClusterUnavailable, "", "after the end:")
 }

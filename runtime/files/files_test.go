@@ -13,6 +13,7 @@ import (
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/quota"
+	"github.com/rockpool/rockpool/test/refusal"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -121,16 +122,11 @@ func TestUploadsFailForTheirOwnReason(t *testing.T) {
 	if !errors.Is(err, stalled) {
 		t.Errorf("a stalled content: %v", err)
 	}
-	var e *runtime.Error
 	large := make([]byte, 1<<20+1)
 	_, err = a.UploadFile(t.Context(), "r", "f", 0, false, -1, bytes.NewReader(large))
-	if !errors.As(err, &e) || e.Code != runtime.CodeInvalidInput || e.Field != "file" {
-		t.Errorf("a large file: %+v", err)
-	}
+	refusal.Want(t, err, runtime.CodeInvalidInput, "file", "a large file:")
 	_, err = a.UpdateFiles(t.Context(), "r", "write", Update{Write: []runtime.FileWrite{{Path: "ok"}, {Path: "f", Data: large}}})
-	if !errors.As(err, &e) || e.Code != runtime.CodeInvalidInput || e.Field != "write.1" || e.Code.Retryable() {
-		t.Errorf("a large write: %+v", err)
-	}
+	refusal.Want(t, err, runtime.CodeInvalidInput, "write.1", "a large write:")
 }
 
 // A reader is a function as an io.Reader.
