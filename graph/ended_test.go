@@ -341,14 +341,14 @@ func TestSignedAddressEndsWithItsToken(t *testing.T) {
 			address, shown string
 			status         int
 		}{
-			"as it is":             {address, "", 200},
-			"beside other names":   {address, "Basic dTpw", 200}, // from a proxy
-			"of another token":     {strings.Replace(address, token.ID, known.ID, 1), "", 403},
-			"of no token":          {strings.Replace(address, "&token="+token.ID, "", 1), "", 403},
-			"of another object":    {strings.Replace(address, h.execution, string(runtime.NewExecutionID()), 1), "", map[bool]int{true: 403, false: 200}[strings.Contains(address, h.execution)]},
-			"with a bad signature": {address + "x", "Bearer " + text, 200},
+			"unchanged: 200":          {address, "", 200},
+			"other credentials: 200":  {address, "Basic dTpw", 200}, // from a proxy
+			"another token's id: 403": {strings.Replace(address, token.ID, known.ID, 1), "", 403},
+			"no token's id: 403":      {strings.Replace(address, "&token="+token.ID, "", 1), "", 403},
+			"another object's id":     {strings.Replace(address, h.execution, string(runtime.NewExecutionID()), 1), "", map[bool]int{true: 403, false: 200}[strings.Contains(address, h.execution)]},
+			"bad signature: 403":      {address + "x", "Bearer " + text, 200},
 		} {
-			if what == "with a bad signature" {
+			if what == "bad signature: 403" {
 				test.address, test.status = strings.Replace(address, "signature=", "signature=x", 1), 403
 			}
 			if got := status(test.address, test.shown); got != test.status {

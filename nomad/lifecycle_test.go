@@ -211,22 +211,22 @@ func TestEndOfARunnerHasItsReason(t *testing.T) {
 		end    func(b bed, id runtime.RunnerID) error
 		reason runtime.GoneReason
 	}{
-		"its job is stopped": {func(b bed, id runtime.RunnerID) error {
+		"job stopped": {func(b bed, id runtime.RunnerID) error {
 			_, _, err := jobs(b).Deregister(b.names().Runner(id), false, nil)
 			return err
 		}, runtime.GoneStoppedOutside},
-		"its job is purged": {func(b bed, id runtime.RunnerID) error {
+		"job purged": {func(b bed, id runtime.RunnerID) error {
 			_, _, err := jobs(b).Deregister(b.names().Runner(id), true, nil)
 			return err
 		}, runtime.GoneStoppedOutside},
-		"its allocation is stopped": {func(b bed, id runtime.RunnerID) error {
+		"allocation stopped": {func(b bed, id runtime.RunnerID) error {
 			_, err := b.n.API().Allocations().Stop(b.allocation(id), nil)
 			return err
 		}, runtime.GoneStoppedOutside},
-		"its agent is killed": {func(b bed, id runtime.RunnerID) error {
+		"agent killed": {func(b bed, id runtime.RunnerID) error {
 			return b.n.API().Allocations().Signal(b.allocation(id), nil, job.TaskName, "SIGKILL")
 		}, runtime.GoneAgentDied},
-		"its task is restarted": {func(b bed, id runtime.RunnerID) error {
+		"task restarted": {func(b bed, id runtime.RunnerID) error {
 			return b.n.API().Allocations().Restart(b.allocation(id), job.TaskName, nil)
 		}, runtime.GoneAgentDied},
 	} {

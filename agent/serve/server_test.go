@@ -64,9 +64,9 @@ func TestOutputsAreReadFor100msAfterTheEnd(t *testing.T) {
 		output string
 		after  time.Duration
 	}{
-		{"holds nothing", 0, "", 0},
-		{"is short", 1, "0", 30 * time.Millisecond},
-		{"prints on", 1000, "012", 100 * time.Millisecond},
+		{"no output left: no wait", 0, "", 0},
+		{"short output: read to its end", 1, "0", 30 * time.Millisecond},
+		{"endless output: read for 100 ms", 1000, "012", 100 * time.Millisecond},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFixture(t, commands{"spawn": func(p *fakeProcess) {

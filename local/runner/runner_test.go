@@ -96,15 +96,15 @@ func TestStartsThatFail(t *testing.T) {
 		attempts, restarts                int
 		message                           string
 	}{
-		"once":                   {starts: []error{broken}, state: runtime.RunnerIdle, attempts: 2, restarts: 1},
-		"then not usable":        {starts: []error{broken}, unusable: []error{broken}, state: runtime.RunnerIdle, attempts: 3, restarts: 2},
-		"always":                 {starts: []error{broken, broken, broken, broken}, state: runtime.RunnerGone, attempts: 3, restarts: 2, message: "broken"},
-		"for good":               {starts: []error{&sandbox.Failure{Message: "never", Unrecoverable: true, Err: errors.New("x")}}, state: runtime.RunnerGone, attempts: 1, message: "never"},
-		"for an unknown reason":  {starts: []error{errors.New("a"), errors.New("b"), errors.New("c")}, state: runtime.RunnerGone, attempts: 3, restarts: 2, message: "it couldn't be started; the server's log says why"},
-		"and can't be removed":   {starts: []error{broken}, destroys: []error{errors.New("busy")}, state: runtime.RunnerIdle, attempts: 2, restarts: 1},
-		"and never removed":      {starts: []error{broken}, destroys: slices.Repeat([]error{errors.New("busy")}, 9), state: runtime.RunnerGone, attempts: 1, restarts: 2, message: "broken"},
-		"to be stored":           {saves: []error{errors.New("full")}, state: runtime.RunnerIdle, attempts: 2, restarts: 1},
-		"to be stored, but once": {starts: []error{broken, broken}, saves: []error{errors.New("full")}, state: runtime.RunnerIdle, attempts: 3, restarts: 2},
+		"one failure: starts again":                    {starts: []error{broken}, state: runtime.RunnerIdle, attempts: 2, restarts: 1},
+		"failure, then unusable: starts again":         {starts: []error{broken}, unusable: []error{broken}, state: runtime.RunnerIdle, attempts: 3, restarts: 2},
+		"every start fails: GONE":                      {starts: []error{broken, broken, broken, broken}, state: runtime.RunnerGone, attempts: 3, restarts: 2, message: "broken"},
+		"unrecoverable failure: GONE at once":          {starts: []error{&sandbox.Failure{Message: "never", Unrecoverable: true, Err: errors.New("x")}}, state: runtime.RunnerGone, attempts: 1, message: "never"},
+		"unknown failures: GONE":                       {starts: []error{errors.New("a"), errors.New("b"), errors.New("c")}, state: runtime.RunnerGone, attempts: 3, restarts: 2, message: "it couldn't be started; the server's log says why"},
+		"failure, one removal fails: starts again":     {starts: []error{broken}, destroys: []error{errors.New("busy")}, state: runtime.RunnerIdle, attempts: 2, restarts: 1},
+		"failure, every removal fails: GONE":           {starts: []error{broken}, destroys: slices.Repeat([]error{errors.New("busy")}, 9), state: runtime.RunnerGone, attempts: 1, restarts: 2, message: "broken"},
+		"first save fails: starts again":               {saves: []error{errors.New("full")}, state: runtime.RunnerIdle, attempts: 2, restarts: 1},
+		"two failures and a failed save: starts again": {starts: []error{broken, broken}, saves: []error{errors.New("full")}, state: runtime.RunnerIdle, attempts: 3, restarts: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

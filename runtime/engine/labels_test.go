@@ -228,13 +228,13 @@ func TestRunnersAreSearched(t *testing.T) {
 		filter request.Runners
 		want   int
 	}{
-		"a label":        {request.Runners{Labels: user("ada")}, 1},
-		"any value":      {request.Runners{Labels: []runtime.LabelFilter{{Name: "user"}}}, 2},
-		"no such label":  {request.Runners{Labels: user("Ada")}, 0},
-		"from then on":   {request.Runners{From: first.CreatedAt, Labels: user("ada")}, 1},
-		"from later on":  {request.Runners{From: first.CreatedAt.Add(1), Labels: user("ada")}, 0},
-		"before then":    {request.Runners{To: first.CreatedAt, Labels: user("ada")}, 0},
-		"before shortly": {request.Runners{To: first.CreatedAt.Add(1), Labels: user("ada")}, 1},
+		"a label":                  {request.Runners{Labels: user("ada")}, 1},
+		"a label of any value":     {request.Runners{Labels: []runtime.LabelFilter{{Name: "user"}}}, 2},
+		"no such label":            {request.Runners{Labels: user("Ada")}, 0},
+		"from its creation":        {request.Runners{From: first.CreatedAt, Labels: user("ada")}, 1},
+		"from after its creation":  {request.Runners{From: first.CreatedAt.Add(1), Labels: user("ada")}, 0},
+		"until its creation":       {request.Runners{To: first.CreatedAt, Labels: user("ada")}, 0},
+		"until after its creation": {request.Runners{To: first.CreatedAt.Add(1), Labels: user("ada")}, 1},
 	} {
 		if got := b.runners.list(test.filter); len(got) != test.want {
 			t.Errorf("%s: %d, not %d", name, len(got), test.want)

@@ -191,8 +191,8 @@ func TestGrantsExpire(t *testing.T) {
 			token, grant, lasts time.Duration
 			why                 error
 		}{
-			"its time":         {0, time.Minute, time.Minute, errGrantExpired},
-			"its maker's time": {time.Minute, time.Hour, time.Minute, errExpired},
+			"grant expires first": {0, time.Minute, time.Minute, errGrantExpired},
+			"token expires first": {time.Minute, time.Hour, time.Minute, errExpired},
 		} {
 			maker := b.principal(t, NewToken{Role: access.Client, Tenant: "physics", Life: test.token})
 			text, made, err := b.Sign(maker, access.Grant{Execution: "x", Rights: []access.Right{access.Watch}}, test.grant)

@@ -261,9 +261,9 @@ func TestFirstTokenOfAnOpenServer(t *testing.T) {
 	}
 	open := []context.Context{bind(b, ""), bind(b, "whatever"), bind(other, "")}
 	for what, in := range map[string]NewToken{
-		"no admin":        {Role: access.Operator, AllTenants: true},
-		"one tenant":      {Role: access.Admin, Tenant: "physics"},
-		"it would expire": {Role: access.Admin, AllTenants: true, Life: time.Hour},
+		"another role":       {Role: access.Operator, AllTenants: true},
+		"role of one tenant": {Role: access.Admin, Tenant: "physics"},
+		"limited life":       {Role: access.Admin, AllTenants: true, Life: time.Hour},
 	} {
 		in.Kind, in.Name = access.KindToken, "test"
 		_, _, err := b.CreateToken(t.Context(), access.Anonymous(), in)

@@ -42,14 +42,14 @@ func TestOnlyATokenForThisSignInIsAccepted(t *testing.T) {
 		"expired":                        {change: func(c map[string]any) { c["exp"] = time.Now().Add(-31 * time.Second).Unix() }, cause: "expired"},
 		"expired for a clock behind":     {change: func(c map[string]any) { c["exp"] = time.Now().Add(-20 * time.Second).Unix() }},
 		"no expiry":                      {change: func(c map[string]any) { delete(c, "exp") }, cause: "expired"},
-		"of tomorrow":                    {change: func(c map[string]any) { c["nbf"] = time.Now().Add(24 * time.Hour).Unix() }, cause: "not before"},
+		"valid from tomorrow":            {change: func(c map[string]any) { c["nbf"] = time.Now().Add(24 * time.Hour).Unix() }, cause: "not before"},
 		"another nonce":                  {change: func(c map[string]any) { c["nonce"] = "another" }, cause: "nonce"},
 		"no nonce":                       {change: func(c map[string]any) { delete(c, "nonce") }, cause: "nonce"},
 		"no subject":                     {change: func(c map[string]any) { delete(c, "sub") }, cause: "subject"},
 		"an endless subject":             {change: func(c map[string]any) { c["sub"] = strings.Repeat("x", 256) }, cause: "subject"},
 		"no token":                       {sign: func(*fake, []byte) string { return "" }, cause: "malformed"},
-		"not signed":                     {sign: func(_ *fake, claims []byte) string { return unsigned(claims) }, cause: "malformed"},
-		"signed by nobody":               {sign: func(f *fake, claims []byte) string { return signed(jose.ES256, f.other, "1", claims) }, cause: "signature algorithm"},
+		"no signature":                   {sign: func(_ *fake, claims []byte) string { return unsigned(claims) }, cause: "malformed"},
+		"signed with another algorithm":  {sign: func(f *fake, claims []byte) string { return signed(jose.ES256, f.other, "1", claims) }, cause: "signature algorithm"},
 		"the public key as a secret":     {sign: func(f *fake, claims []byte) string { return signed(jose.HS256, f.publicPEM(), "1", claims) }, cause: "signature algorithm"},
 		"the public key's DER as a secret": {sign: func(f *fake, claims []byte) string {
 			block, _ := pem.Decode(f.publicPEM())
@@ -139,19 +139,19 @@ func TestRolesAndTenants(t *testing.T) {
 		role, tenant string
 		says         string
 	}{
-		"the highest holds":  {change: roles([]string{"others", "staff", "admins"}), role: "ADMIN", tenant: "physics"},
-		"a text":             {change: roles("staff"), role: "CLIENT", tenant: "physics"},
-		"no match":           {change: roles([]string{"others"}), says: "no role"},
-		"another case":       {change: roles("Staff"), says: "no role"},
-		"no list of texts":   {change: roles([]any{1, true, nil}), says: "no role"},
-		"no claim":           {change: func(map[string]any) {}, says: "no role"},
-		"the default tenant": {change: both("default"), role: "CLIENT", tenant: "default"},
-		"one tenant's list":  {change: both([]string{"physics"}), role: "CLIENT", tenant: "physics"},
-		"two tenants":        {change: both([]string{"physics", "default"}), says: "no tenant"},
-		"an unknown tenant":  {change: both("chemistry"), says: "the tenant chemistry, which doesn't exist on this server"},
-		"an invalid tenant":  {change: both("../x"), says: "no tenant"},
-		"an empty tenant":    {change: both(""), says: "no tenant"},
-		"no tenant":          {change: func(c map[string]any) { roles("staff")(c); delete(c, "tenant") }, says: "no tenant"},
+		"several roles: the highest": {change: roles([]string{"others", "staff", "admins"}), role: "ADMIN", tenant: "physics"},
+		"a text":                     {change: roles("staff"), role: "CLIENT", tenant: "physics"},
+		"no match":                   {change: roles([]string{"others"}), says: "no role"},
+		"another case":               {change: roles("Staff"), says: "no role"},
+		"no list of texts":           {change: roles([]any{1, true, nil}), says: "no role"},
+		"no claim":                   {change: func(map[string]any) {}, says: "no role"},
+		"the default tenant":         {change: both("default"), role: "CLIENT", tenant: "default"},
+		"a list of one tenant":       {change: both([]string{"physics"}), role: "CLIENT", tenant: "physics"},
+		"two tenants":                {change: both([]string{"physics", "default"}), says: "no tenant"},
+		"an unknown tenant":          {change: both("chemistry"), says: "the tenant chemistry, which doesn't exist on this server"},
+		"an invalid tenant":          {change: both("../x"), says: "no tenant"},
+		"an empty tenant":            {change: both(""), says: "no tenant"},
+		"no tenant":                  {change: func(c map[string]any) { roles("staff")(c); delete(c, "tenant") }, says: "no tenant"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, f := withFake(t, ranked)
