@@ -271,7 +271,7 @@ func TestBuffered(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := f.Buffered(KindStdinWindow); got != c.want {
-			t.Errorf("%s: %t", name, got)
+			t.Errorf("%s: got %t, want %t", name, got, c.want)
 		}
 	}
 }

@@ -168,7 +168,7 @@ func TestSessionWrites(t *testing.T) {
 			t.Error("an ack that nobody read")
 		}
 		if took := time.Since(begin); took != writeTimeout {
-			t.Errorf("took %v", took)
+			t.Errorf("took %v, want %v", took, writeTimeout)
 		}
 		if err := s.Settled(); err == nil {
 			t.Error("the session goes on after a frame that was cut")
@@ -268,7 +268,7 @@ func TestStdinEnds(t *testing.T) {
 		}()
 		synctest.Wait() // two bytes were sent; the third waits for the window
 		if at := s.StdinOffset(); at != 12 {
-			t.Errorf("sent %d", at)
+			t.Errorf("sent %d, want 12", at)
 		}
 		cancel()
 		if o := <-outcomes; o.at != 12 || o.err != context.Canceled {

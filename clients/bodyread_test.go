@@ -136,7 +136,7 @@ func TestRefusedBodiesKeepHTTP2Connections(t *testing.T) {
 		}
 		b.Drain()
 		if got := w.Header().Get("Connection"); got != want {
-			t.Errorf("HTTP/%d: %q", major, got)
+			t.Errorf("HTTP/%d: %q, want %q", major, got, want)
 		}
 	}
 }

@@ -81,7 +81,7 @@ func TestOnlyTrustedProxiesNameClients(t *testing.T) {
 		serve(p, conn, test.header, func(r *http.Request) {
 			served = true
 			if got := ClientAddress(r.Context()).String(); got != test.client {
-				t.Errorf("%s %v: the client is %s", test.from, test.header, got)
+				t.Errorf("%s %v: the client is %s, want %s", test.from, test.header, got, test.client)
 			}
 			if got := PeerName(r.Context()); got != "peer "+test.peer {
 				t.Errorf("%s %v: the peer is %s", test.from, test.header, got)
@@ -94,7 +94,7 @@ func TestOnlyTrustedProxiesNameClients(t *testing.T) {
 			t.Errorf("%s: served: %t, %v", test.from, served, err)
 		}
 		if p.Usage().Peers != 0 {
-			t.Errorf("%s: %d peers are known", test.from, p.Usage().Peers)
+			t.Errorf("%s: %d peers are known, want 0", test.from, p.Usage().Peers)
 		}
 	}
 }
@@ -154,6 +154,6 @@ func TestFurtherRequestsOfAConnectionCountAsConnections(t *testing.T) {
 		within(func() {})
 	})
 	if used := p.Usage().Connections; used != 1 {
-		t.Errorf("%d connections are counted afterwards", used)
+		t.Errorf("%d connections are counted afterwards, want 1", used)
 	}
 }

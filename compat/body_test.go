@@ -66,11 +66,11 @@ func TestBodies(t *testing.T) {
 		}
 		for _, length := range []int64{100_001, -1} {
 			if got := status(strings.NewReader(strings.Repeat("x", 100_001)), length); got != http.StatusRequestEntityTooLarge {
-				t.Errorf("a large body: %d", got)
+				t.Errorf("a large body: got %d, want %d", got, http.StatusRequestEntityTooLarge)
 			}
 		}
 		if got := status(io.MultiReader(strings.NewReader("x"), broken{}), 10); got != http.StatusBadRequest {
-			t.Errorf("a body that breaks off: %d", got)
+			t.Errorf("a body that breaks off: got %d, want %d", got, http.StatusBadRequest)
 		}
 	})
 }
@@ -145,7 +145,7 @@ func TestSlowBodies(t *testing.T) {
 	// The memory of a body doubles as it arrives: half of it could still be in the kernel's buffers.
 	wait.For(t, "the beginnings have arrived", func() bool { return all.Usage().BodyBytes == 2*(size-clients.FreeBody) })
 	if got := send("first", strings.NewReader(whole)); got != "QUOTA_EXCEEDED" {
-		t.Errorf("a third body of the slow client: %.80q", got)
+		t.Errorf("a third body of the slow client: got %.80q, want QUOTA_EXCEEDED", got)
 	}
 	if got := send("second", strings.NewReader(whole)); got != fmt.Sprint(size) {
 		t.Errorf("another client's: %.80q", got)
@@ -206,7 +206,7 @@ func TestRefusedBodiesAreAnswered(t *testing.T) {
 				_, err := io.WriteString(client, "POST /test/ HTTP/1.1\r\nHost: x\r\nX-Token: a\r\n"+test.head+test.body)
 				synctest.Wait()
 				if used := all.Usage().BodyBytes; used != 0 {
-					t.Errorf("%s: %d bytes are held", name, used)
+					t.Errorf("%s: %d bytes are held, want 0", name, used)
 				}
 				for err == nil && test.every > 0 {
 					time.Sleep(test.every)

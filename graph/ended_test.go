@@ -352,7 +352,7 @@ func TestSignedAddressEndsWithItsToken(t *testing.T) {
 				test.address, test.status = strings.Replace(address, "signature=", "signature=x", 1), 403
 			}
 			if got := status(test.address, test.shown); got != test.status {
-				t.Errorf("%s, %s: %d", address, what, got)
+				t.Errorf("%s, %s: %d, want %d", address, what, got, test.status)
 			}
 		}
 	}
@@ -361,7 +361,7 @@ func TestSignedAddressEndsWithItsToken(t *testing.T) {
 	}
 	for _, address := range addresses {
 		if got := status(address, ""); got != 401 {
-			t.Errorf("%s after its token: %d", address, got)
+			t.Errorf("%s after its token: %d, want 401", address, got)
 		}
 	}
 }

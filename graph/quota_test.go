@@ -148,7 +148,7 @@ func TestSubscriptionsHaveAQuota(t *testing.T) {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusTooManyRequests {
-		t.Errorf("status %d", response.StatusCode)
+		t.Errorf("status %d, want %d", response.StatusCode, http.StatusTooManyRequests)
 	}
 }
 

@@ -167,7 +167,7 @@ func TestUploadsFromOtherSitesAreRefused(t *testing.T) {
 		for origin, want := range map[string]string{"https://admin.example.org": "https://admin.example.org", "https://evil.example.org": ""} {
 			got := ask(t, "OPTIONS", url, "", http.Header{"Origin": {origin}, "Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": {strings.ToLower(name)}})
 			if allowed := got.Header.Get("Access-Control-Allow-Origin"); allowed != want {
-				t.Errorf("%s from %s: allowed is %q", name, origin, allowed)
+				t.Errorf("%s from %s: allowed is %q, want %q", name, origin, allowed, want)
 			}
 		}
 	}

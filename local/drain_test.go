@@ -54,7 +54,7 @@ func TestDrain(t *testing.T) {
 	}
 	waits, why := b.wish(hostEnvironment(), runtime.PriorityWaiting)
 	if why != "the machine is being drained" {
-		t.Errorf("it waits for %q", why)
+		t.Errorf("it waits for %q, want \"the machine is being drained\"", why)
 	}
 	if err := b.Mark(t.Context(), claimed, claimOf(2)); err != nil {
 		t.Errorf("a renewal: %v", err)
@@ -72,7 +72,7 @@ func TestDrain(t *testing.T) {
 		t.Errorf("after a restart it drains since %v, and was begun at %v", since, began)
 	}
 	if why := b.whyWaiting(waits); why != "the machine is being drained" {
-		t.Errorf("after a restart it waits for %q", why)
+		t.Errorf("after a restart it waits for %q, want \"the machine is being drained\"", why)
 	}
 	b.expect(claimed, "echo undisturbed", "undisturbed")
 	if err := b.Remove(t.Context(), claimed); err != nil {

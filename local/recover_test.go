@@ -66,7 +66,7 @@ func TestRestoreKeepsLiveRunners(t *testing.T) {
 	b.expect(claimed, "echo kept > file; cat file", "kept")
 	// A kill that was counted before isn't the reason of a later end.
 	if _, exit := b.sh(idle, "exec python3 -c 'x = bytearray(1 << 30)'"); exit.Signal != "SIGKILL" {
-		t.Errorf("a program that needs 1 GiB of 128 MiB ended with %d %q", exit.Code, exit.Signal)
+		t.Errorf("a program that needs 1 GiB of 128 MiB ended with %d %q, want \"SIGKILL\"", exit.Code, exit.Signal)
 	}
 	pid, victims := b.agentOf(claimed), []int{b.agentOf(dead), b.agentOf(deadIdle)}
 	b.stop()
@@ -100,7 +100,7 @@ func TestRestoreKeepsLiveRunners(t *testing.T) {
 		}
 	}
 	if lost != 2 {
-		t.Errorf("%d places are lost", lost)
+		t.Errorf("%d places are lost, want 2", lost)
 	}
 	b.expect(claimed, "cat file", "kept")
 	b.expect(b.begin(hostEnvironment()), "echo hi", "hi")

@@ -94,7 +94,7 @@ func TestSlowImagePullsAreWaitedFor(t *testing.T) {
 func TestPace(t *testing.T) {
 	var p pace
 	if first := p.first(); first != firstTry {
-		t.Errorf("the very first runner is tried after %v", first)
+		t.Errorf("the very first runner is tried after %v, want %v", first, firstTry)
 	}
 	for _, test := range []struct{ took, first time.Duration }{
 		{time.Minute, lastFirstTry}, // the image was pulled

@@ -46,7 +46,7 @@ func TestWaitingRunnersReportWhy(t *testing.T) {
 			t.Errorf("priority %v, %v", *stored.Priority, err)
 		}
 		if r, _ := b.find(id); r.State != runtime.RunnerStarting {
-			t.Errorf("it is %s", r.State)
+			t.Errorf("it is %s, want %s", r.State, runtime.RunnerStarting)
 		}
 	}
 }
@@ -124,7 +124,7 @@ func TestJobsRegisteredByHandAreEnvironments(t *testing.T) {
 	// Runners are made from the job as it was changed by hand.
 	b.env = found["a"]
 	if got := *b.allocation(b.idle()).Job.TaskGroups[0].Tasks[0].Resources.CPU; got != 77 {
-		t.Errorf("a runner has %d MHz", got)
+		t.Errorf("a runner has %d MHz, want 77", got)
 	}
 	// Putting the environment again repairs it.
 	again := b.env
@@ -133,7 +133,7 @@ func TestJobsRegisteredByHandAreEnvironments(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text := problem(); text != "" {
-		t.Errorf("it is still told: %q", text)
+		t.Errorf("it is still told: got %q, want \"\"", text)
 	}
 }
 
@@ -197,7 +197,7 @@ func TestRunnersOfADrainedNodeAreReplaced(t *testing.T) {
 		t.Errorf("the idle one: %s, %s", r.GoneReason, r.Message)
 	}
 	if r, _ := b.find(claimed); r.State != runtime.RunnerClaimed {
-		t.Errorf("the claimed one is %s before the drain's end", r.State)
+		t.Errorf("the claimed one is %s before the drain's end, want %s", r.State, runtime.RunnerClaimed)
 	}
 	if got := b.run(claimed, "echo", "hi"); got != "hi\n" {
 		t.Errorf("it prints %q", got)
@@ -261,7 +261,7 @@ func TestRunnersOfADrainedNodeMoveToAnother(t *testing.T) {
 	}
 	for range 3 {
 		if got := b.allocation(b.idle()).NodeID; got != other {
-			t.Errorf("a new one is on %s, which is drained", got)
+			t.Errorf("a new one is on %s, which is drained, want %s", got, other)
 		}
 	}
 	if got := b.run(claimed, "echo", "hi"); got != "hi\n" {
@@ -355,7 +355,7 @@ func TestTemplateInHCL(t *testing.T) {
 	}
 	id := b.idle()
 	if got := b.allocation(id).Job.TaskGroups[0].Tasks[0].Env["FROM"]; got != "template" {
-		t.Errorf("the runner isn't made from it: %q", got)
+		t.Errorf("the runner isn't made from it: got %q, want \"template\"", got)
 	}
 	own.Jobs.Template = []byte(strings.Replace(hclTemplate, "env {", "envv {", 1))
 	c, err := New(t.Context(), own)

@@ -126,7 +126,7 @@ func TestStatusBeforeNomadAnsweredIsAProblem(t *testing.T) {
 		w.run()
 		w.idle()
 		if told := problem(t, w.cluster, nomadSubject); told != "" {
-			t.Errorf("and then %q", told)
+			t.Errorf("and then %q, want \"\"", told)
 		}
 	})
 }
@@ -206,7 +206,7 @@ func TestRunnersAreRemovedAtTheEnd(t *testing.T) {
 		w.run()
 		time.Sleep(time.Second)
 		if w.stop(); count() != 4 {
-			t.Errorf("%d jobs and variables are there after the end of one that didn't own them", count())
+			t.Errorf("%d jobs and variables are there after the end of one that didn't own them, want 4", count())
 		}
 		w.locked(func() { w.lockless = false })
 		w.run()

@@ -22,7 +22,7 @@ func TestReady(t *testing.T) {
 		{"no environments: ready", pools{}, 0, true},
 	} {
 		if got := ready(test.pools, test.known); got != test.want {
-			t.Errorf("%s: %v", test.name, got)
+			t.Errorf("%s: got %v, want %v", test.name, got, test.want)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func TestKillGrace(t *testing.T) {
 			t.Errorf("exit %+v", exit)
 		}
 		if got := fmt.Sprint(f.host.kills); got != "[1m0s 10s 0s]" {
-			t.Errorf("kills %v", got)
+			t.Errorf("kills %v, want [1m0s 10s 0s]", got)
 		}
 		_ = s.Close()
 		f.server.Close()
@@ -312,14 +312,14 @@ func TestStartIsIdempotentByID(t *testing.T) {
 	f.follow(s, true)
 	s = f.start(agent.Start{ID: "a", Argv: []string{"true"}})
 	if f.host.started != 1 {
-		t.Errorf("started %d times", f.host.started)
+		t.Errorf("started %d times, want 1", f.host.started)
 	}
 	f.follow(s, true)
 	if err := s.Settled(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Next(); err != io.EOF {
-		t.Errorf("after the exit: %v", err)
+		t.Errorf("after the exit: got %v, want %v", err, io.EOF)
 	}
 	wait.For(t, "the settle has arrived", func() bool {
 		s, err := agent.AttachExecution(t.Context(), f.dial(), agent.Attach{ID: "a"})

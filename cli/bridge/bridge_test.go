@@ -260,7 +260,7 @@ func TestConcurrentCallsOpenOneSession(t *testing.T) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.opened != 2 {
-		t.Errorf("%d sessions", d.opened)
+		t.Errorf("%d sessions, want 2", d.opened)
 	}
 }
 
@@ -382,7 +382,7 @@ func TestIDsAreComparedByValue(t *testing.T) {
 			t.Error(err)
 		}
 		if more := wait.Receive(t, c.lines, "the end of the lines"); more != "" {
-			t.Errorf("%s has another answer: %s", id, more)
+			t.Errorf("%s has another answer: %s, want \"\"", id, more)
 		}
 	}
 	if key([]byte(`1`)) == key([]byte(`"1"`)) {

@@ -15,7 +15,7 @@ import (
 func TestBaseInRunner(t *testing.T) {
 	for from, want := range map[string]string{"": "workspace", ".": "workspace", "/": ".", "..": ".", "../..": ".", "a/..": "workspace", "/tmp/core": "core", "dir/": "dir"} {
 		if got := baseInRunner(from); got != want {
-			t.Errorf("%q: %q", from, got)
+			t.Errorf("%q: got %q, want %q", from, got, want)
 		}
 	}
 	root, err := os.OpenRoot(t.TempDir())

@@ -48,7 +48,7 @@ func TestClaimReportsInOrder(t *testing.T) {
 		t.Fatal(runner, err)
 	}
 	if want := "rockpool: waiting for a runner of e (a runner is starting)\nrockpool: resumed runner r of this holder\n"; said.String() != want {
-		t.Errorf("it says %q", said.String())
+		t.Errorf("it says %q, want %q", said.String(), want)
 	}
 }
 

@@ -44,7 +44,7 @@ func TestSessionsEndWithTheMCPSession(t *testing.T) {
 			a := b.agent(token)
 			a.call("open_session", object{"environment": "shell"}, &opened{})
 			if b.held() != 1 {
-				t.Fatalf("%d held", b.held())
+				t.Fatalf("%d held, want 1", b.held())
 			}
 			s := b.api.sessionOf(a)
 			end(t, b, a, id)
@@ -104,7 +104,7 @@ func TestSessionsOfOtherTokensAreUnknown(t *testing.T) {
 	for _, token := range []string{same, other, firstToken} { // with the id of my MCP session
 		for _, method := range []string{http.MethodPost, http.MethodDelete} {
 			if status, _ := b.send(method, token, a.ID(), `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`); status != http.StatusNotFound {
-				t.Errorf("%s answers %d", method, status)
+				t.Errorf("%s answers %d, want %d", method, status, http.StatusNotFound)
 			}
 		}
 	}

@@ -44,7 +44,7 @@ func TestPathsAreRelativeToTheWorkingDirectory(t *testing.T) {
 			t.Errorf("%q in %q is %q, not %q", test.path, test.dir, got, test.want)
 		}
 		if got := emptied(runner, test.path); got != test.emptied {
-			t.Errorf("to delete %q in %q empties the directory: %v", test.path, test.dir, got)
+			t.Errorf("to delete %q in %q empties the directory: %v, want %v", test.path, test.dir, got, test.emptied)
 		}
 	}
 }

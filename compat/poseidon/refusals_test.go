@@ -288,7 +288,7 @@ func TestGrantsCannotStartExecutions(t *testing.T) {
 	granted.expect(http.StatusForbidden, "POST", runner+"/execute", `{"command":"cat"}`, "message")
 	granted.expect(http.StatusForbidden, "GET", url[strings.Index(url, root)+len(root):], "", "message")
 	if n := b.api.pending.count(); n != 1 {
-		t.Errorf("%d executions wait", n)
+		t.Errorf("%d executions wait, want 1", n)
 	}
 }
 

@@ -117,7 +117,7 @@ func TestFlagsAreQuantities(t *testing.T) {
 		}
 		for _, example := range Examples(flag.Value) {
 			if says := wrong(flag.Value, example); says != "" {
-				t.Errorf("%s %s: %s", flag.Name, example, says)
+				t.Errorf("%s %s: got %s, want \"\"", flag.Name, example, says)
 			}
 		}
 	}
@@ -137,7 +137,7 @@ func FuzzDuration(f *testing.F) {
 			}
 		case err != nil:
 			if d != 0 {
-				t.Errorf("%q: %v", text, d)
+				t.Errorf("%q: got %v, want 0", text, d)
 			}
 		default:
 			if again, err := Duration(d.String(), time.Second); err != nil || again != d {
@@ -166,7 +166,7 @@ func FuzzSize(f *testing.F) {
 			}
 		case err != nil:
 			if n != 0 {
-				t.Errorf("%q: %d", text, n)
+				t.Errorf("%q: got %d, want 0", text, n)
 			}
 		default:
 			if again, err := Size(strconv.FormatInt(n, 10)+"B", unit); err != nil || again != n {

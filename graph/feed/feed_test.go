@@ -260,7 +260,7 @@ func TestOutputIsEncodedOnce(t *testing.T) {
 		p.end()
 		group.Wait()
 		if encoded != 50 {
-			t.Errorf("50 events for 100 watchers were encoded %d times", encoded)
+			t.Errorf("50 events for 100 watchers were encoded %d times, want 50", encoded)
 		}
 	})
 }

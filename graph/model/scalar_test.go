@@ -54,7 +54,7 @@ func TestTimeIsUTCWithNanoseconds(t *testing.T) {
 		t.Errorf("came back as %v, %v", back, err)
 	}
 	if got := written(MarshalTime(time.Time{})); got != "null" {
-		t.Errorf("never is %s", got)
+		t.Errorf("never is %s, want null", got)
 	}
 	if _, err := UnmarshalTime("yesterday"); runtime.CodeOf(err) != runtime.CodeInvalidInput {
 		t.Errorf("got %v", err)

@@ -188,7 +188,7 @@ func TestAnswersReuseTheMemoryOfTheirOperation(t *testing.T) {
 	}
 	h.release()
 	if all.Usage().BodyBytes != 0 {
-		t.Errorf("%d bytes are held at the end", all.Usage().BodyBytes)
+		t.Errorf("%d bytes are held at the end, want 0", all.Usage().BodyBytes)
 	}
 }
 
@@ -281,7 +281,7 @@ func TestSubscriptionsReleaseEachAnswer(t *testing.T) {
 	}
 	h.release()
 	if all.Usage().BodyBytes != 0 {
-		t.Errorf("%d bytes are held at the end", all.Usage().BodyBytes)
+		t.Errorf("%d bytes are held at the end, want 0", all.Usage().BodyBytes)
 	}
 }
 
@@ -326,7 +326,7 @@ func TestSlowMessagesEndTheWebSocket(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		if took := (<-ended).Sub(began); took != clients.MaxBodyTime {
-			t.Errorf("it ended after %v", took)
+			t.Errorf("it ended after %v, want %v", took, clients.MaxBodyTime)
 		}
 		close(listener)
 		_ = server.Close()

@@ -448,7 +448,7 @@ func TestImageIsPulledOnce(t *testing.T) {
 	b.await(pin.Digest, runtime.ImageReady)
 	b.Want(reference, pin.Digest)
 	if n := blobs.Load() - before; n != 2 { // its configuration, and its layer
-		t.Errorf("%d blobs were requested", n)
+		t.Errorf("%d blobs were requested, want 2", n)
 	}
 	b.clean(pin.Digest)
 }

@@ -124,7 +124,7 @@ func TestPhasesOfAStart(t *testing.T) {
 			}
 		}
 		if len(phases) != 5 {
-			t.Errorf("%d phases", len(phases))
+			t.Errorf("%d phases, want 5", len(phases))
 		}
 	})
 }

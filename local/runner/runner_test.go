@@ -65,7 +65,7 @@ func TestEndsByItself(t *testing.T) {
 		want(t, "states", w.phases, runtime.RunnerIdle, runtime.RunnerGone) // and never started again
 		want(t, "calls", w.calls, "prepare", "create", "ready", "exited", "release 7")
 		if len(w.states) != 2 {
-			t.Errorf("it was saved %d times: its removal changed nothing", len(w.states))
+			t.Errorf("it was saved %d times: its removal changed nothing, want 2", len(w.states))
 		}
 		if s := w.last(); s.Reason != runtime.GoneAgentDied || s.Message != "the agent ended" {
 			t.Errorf("it ended as %+v", s)
@@ -242,7 +242,7 @@ func TestRemovalIsRetriedFiveTimes(t *testing.T) {
 		}
 		pass(time.Hour)
 		if w.destroy != 5 {
-			t.Errorf("%d tries", w.destroy)
+			t.Errorf("%d tries, want 5", w.destroy)
 		}
 		for _, failing := range []error{busy, nil} {
 			waited := make(chan error)

@@ -166,7 +166,7 @@ func TestBrokenBridgesAreReopened(t *testing.T) {
 			synctest.Wait()
 		}
 		if got := failing.who(); got != "" {
-			t.Errorf("left: %q", got)
+			t.Errorf("left: got %q, want \"\"", got)
 		}
 	})
 }
@@ -204,7 +204,7 @@ func TestSpareDialsUseNoScarceBridges(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := b.who(); got != "bcde" {
-			t.Errorf("%q are open", got)
+			t.Errorf("%q are open, want \"bcde\"", got)
 		}
 	})
 }

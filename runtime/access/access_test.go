@@ -153,7 +153,7 @@ func TestPrincipalsSeeTheirTenantsObjects(t *testing.T) {
 		check := func(kind string, want []string, name string, sees bool) {
 			t.Helper()
 			if expected := slices.Equal(want, all) || slices.Contains(want, name); sees != expected {
-				t.Errorf("%s sees the %s %s: %v", test.name, kind, name, sees)
+				t.Errorf("%s sees the %s %s: %v, want %v", test.name, kind, name, sees, expected)
 			}
 		}
 		for _, id := range []runtime.TenantID{physics, chemistry} {

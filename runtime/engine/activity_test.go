@@ -151,7 +151,7 @@ func TestAlertHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := history(); got != resolved {
-		t.Errorf("after its deletion: %s", got)
+		t.Errorf("after its deletion: got %s, want %s", got, resolved)
 	}
 	if hidden := b.alertHistory(as(t, "somebody else"), t); len(hidden) != 0 {
 		t.Errorf("for somebody else: %+v", hidden)

@@ -389,7 +389,7 @@ func TestInvalidBatchInputIsRefused(t *testing.T) {
 		t.Error("something is left of a refused batch:", all, err)
 	}
 	if n := b.batches.len(); n != 0 {
-		t.Errorf("%d leaders are left", n)
+		t.Errorf("%d leaders are left, want 0", n)
 	}
 }
 

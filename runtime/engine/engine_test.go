@@ -170,7 +170,7 @@ func TestStdin(t *testing.T) {
 		t.Errorf("%+v", got.End)
 	}
 	if output, _ := b.events(t, x.ID, ""); output != "hello world" {
-		t.Errorf("%q", output)
+		t.Errorf("got %q, want \"hello world\"", output)
 	}
 	_, err = write("x", nil, false)
 	refusal.Want(t, err, runtime.CodeConflict, "")
@@ -255,7 +255,7 @@ func TestExecute(t *testing.T) {
 		t.Errorf("%+v", got.End)
 	}
 	if output, _ := b.events(t, x.ID, ""); output != "fed" {
-		t.Errorf("%q", output)
+		t.Errorf("got %q, want \"fed\"", output)
 	}
 	wait.For(t, "the runner is released", func() bool { _, there := b.runners.get(x.RunnerID); return !there })
 	if again, err = b.Executions.Run(asServer(t), in); err != nil || again.ID != x.ID {

@@ -316,7 +316,7 @@ func TestClaimsOfAHolderWaitTogether(t *testing.T) {
 		}
 	}
 	if _, total := b.usage.WaitingClaims(asServer(t), request.Waiting{}, 0, ""); total != 1 {
-		t.Errorf("%d claims wait", total)
+		t.Errorf("%d claims wait, want 1", total)
 	}
 	leave()
 	if got := wait.Receive(t, first, "the first one leaves"); !errors.Is(got.err, context.Canceled) {

@@ -85,7 +85,7 @@ func TestWaitingClaimsAreNotCountedAsRunners(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if used := b.Callers.Usage(runtime.Tenant{ID: "a"}).Runners.Used; used != 1 {
-		t.Errorf("%d runners are used", used)
+		t.Errorf("%d runners are used, want 1", used)
 	}
 	close(starts)
 	if err := <-answer; err != nil {
@@ -128,7 +128,7 @@ func TestRunningBatchesWaitForQuotas(t *testing.T) {
 		return len(all) == 1
 	})
 	if used := b.Callers.Usage(runtime.Tenant{ID: "a"}).Waiting.Used; used != 0 {
-		t.Errorf("%d count", used)
+		t.Errorf("%d count, want 0", used)
 	}
 	b.config.Quotas.Remove("a")
 	if got := b.awaitBatch(t, batch.ID); got.Outcome != runtime.BatchCompleted {

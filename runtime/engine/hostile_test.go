@@ -282,7 +282,7 @@ func TestRunIsIdempotent(t *testing.T) {
 		t.Errorf("%+v", x.End)
 	}
 	if n := b.fake.Starts(); n != 1 {
-		t.Errorf("%d runners", n)
+		t.Errorf("%d runners, want 1", n)
 	}
 }
 

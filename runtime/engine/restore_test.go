@@ -260,7 +260,7 @@ func TestStdinContinuesAfterARestart(t *testing.T) {
 		t.Errorf("%+v", end.End)
 	}
 	if output, _ := b.events(t, x.ID, ""); output != "one two three" {
-		t.Errorf("%q", output)
+		t.Errorf("got %q, want \"one two three\"", output)
 	}
 }
 

@@ -344,6 +344,6 @@ func TestUnremovableOutputStaysInTheQuota(t *testing.T) {
 		t.Error("its output still exists", err)
 	}
 	if used, _ := b.logs.Quota().Used(); used != 0 {
-		t.Errorf("%d bytes are counted", used)
+		t.Errorf("%d bytes are counted, want 0", used)
 	}
 }

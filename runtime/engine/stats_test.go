@@ -132,10 +132,10 @@ func TestExecutionsAreCounted(t *testing.T) {
 		t.Errorf("%d and %d lost were counted; %d were reported", s.Output, s.OutputLost, lost)
 	}
 	if s.Collected != 5 { // all that had ended, for room
-		t.Errorf("%d collected", s.Collected)
+		t.Errorf("%d collected, want 5", s.Collected)
 	}
 	if s.Starting.Count() != 1 {
-		t.Errorf("%d starts: one that was resumed is none", s.Starting.Count())
+		t.Errorf("%d starts: one that was resumed is none, want 1", s.Starting.Count())
 	}
 }
 

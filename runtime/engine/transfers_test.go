@@ -112,7 +112,7 @@ func TestCompletedUploadNeverFails(t *testing.T) {
 		t.Errorf("%+v, %v", file, err)
 	}
 	if dials := c.dials.Load() - before; dials != 1 {
-		t.Errorf("%d streams for one upload", dials)
+		t.Errorf("%d streams for one upload, want 1", dials)
 	}
 	// A broken agent doesn't describe the file.
 	broken := func(conn net.Conn) {

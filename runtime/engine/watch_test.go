@@ -122,7 +122,7 @@ func TestRunnersAreWatched(t *testing.T) {
 	for range events { // closed
 	}
 	if n := b.Stats().Watchers[activity.WatchRunners]; n != 0 {
-		t.Errorf("%d watchers stay", n)
+		t.Errorf("%d watchers stay, want 0", n)
 	}
 }
 
@@ -151,7 +151,7 @@ func TestRunnersOfADeletedEnvironment(t *testing.T) {
 	}
 	for id, state := range there {
 		if state != runtime.RunnerGone {
-			t.Errorf("the last of %s is %s", id, state)
+			t.Errorf("the last of %s is %s, want %s", id, state, runtime.RunnerGone)
 		}
 	}
 }

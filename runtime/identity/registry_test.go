@@ -117,7 +117,7 @@ func TestLastUseIsStoredPeriodically(t *testing.T) {
 		time.Sleep(flushEvery)
 		synctest.Wait()
 		if m.uses != 1 {
-			t.Errorf("stored %d times, used once", m.uses)
+			t.Errorf("stored %d times, used once, want 1", m.uses)
 		}
 		time.Sleep(flushEvery / 2)
 		at = use()
@@ -396,17 +396,17 @@ func TestTokensAreBoundedByTenant(t *testing.T) {
 		return runtime.CodeOf(err)
 	}
 	if code := ask(NewToken{Kind: access.KindToken, Name: "one more", Tenant: "physics", Role: access.Observer}); code != runtime.CodeLimitExceeded {
-		t.Errorf("one more: %q", code)
+		t.Errorf("one more: got %q, want %q", code, runtime.CodeLimitExceeded)
 	}
 	if code := ask(NewToken{Kind: access.KindToken, Name: "another's", Role: access.Observer}); code != "" {
-		t.Errorf("another tenant's: %q", code)
+		t.Errorf("another tenant's: got %q, want \"\"", code)
 	}
 	for i := range maxTokens {
 		id := "session-" + strconv.Itoa(i)
 		b.tokens[id] = newLive(access.Token{ID: id, Kind: access.KindSession, Tenant: "chemistry", Role: access.Observer})
 	}
 	if code := ask(NewToken{Kind: access.KindSession, Name: "a session", Tenant: "physics", Role: access.Observer, Life: time.Hour}); code != "" {
-		t.Errorf("a session: %q", code)
+		t.Errorf("a session: got %q, want \"\"", code)
 	}
 }
 
@@ -433,7 +433,7 @@ func TestNewTenantDoesNotGetTokensOfADeletedOne(t *testing.T) {
 		t.Error(err)
 	}
 	if _, all := b.count(own); all != 1 {
-		t.Errorf("%d count", all)
+		t.Errorf("%d count, want 1", all)
 	}
 	if all := b.Tokens(access.Server(), true); len(all) != 2 {
 		t.Errorf("%+v", all)

@@ -191,7 +191,7 @@ func TestCallersSeeOnlyTheirTenant(t *testing.T) {
 			names = append(names, tenant.ID.String())
 		}
 		if got := strings.Join(names, " "); got != want {
-			t.Errorf("%+v sees %q", in, got)
+			t.Errorf("%+v sees %q, want %q", in, got, want)
 		}
 	}
 	zero := access.Principal{}

@@ -252,7 +252,7 @@ func TestNoFileWithoutOutput(t *testing.T) {
 		t.Errorf("stat: %v", err)
 	}
 	if got := read(t, open(t, path, 0)); got != "" {
-		t.Errorf("read %q", got)
+		t.Errorf("read %q, want \"\"", got)
 	}
 }
 

@@ -255,7 +255,7 @@ func TestFailingStartsBackOff(t *testing.T) {
 		settle(2 * time.Minute)
 		b.want(t, 5, 0)
 		if s := b.Status(); s.Reason != "" {
-			t.Errorf("reason stays: %q", s.Reason)
+			t.Errorf("reason stays: got %q, want \"\"", s.Reason)
 		}
 	})
 }

@@ -188,15 +188,15 @@ func TestPlacesAreShared(t *testing.T) {
 		}
 		first := claim()
 		if got := b.QueuePosition(t.Context(), first).Position; got != 1 {
-			t.Errorf("place %d", got)
+			t.Errorf("place %d, want 1", got)
 		}
 		second := claim()
 		if got := b.QueuePosition(t.Context(), second).Position; got != 0 {
-			t.Errorf("place %d at the same moment", got)
+			t.Errorf("place %d at the same moment, want 0", got)
 		}
 		settle(2 * positionsFor)
 		if got := b.QueuePosition(t.Context(), second).Position; got != 2 {
-			t.Errorf("place %d", got)
+			t.Errorf("place %d, want 2", got)
 		}
 	})
 }
@@ -206,7 +206,7 @@ func TestPace(t *testing.T) {
 	now := time.Unix(1000, 0)
 	p.wait(now, 1)
 	if got := p.turn(now.Add(time.Hour)); got != 0 {
-		t.Errorf("without a basis: %v", got)
+		t.Errorf("without a basis: got %v, want 0", got)
 	}
 	for range 5 {
 		now = now.Add(4 * time.Second)

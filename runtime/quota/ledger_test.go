@@ -168,7 +168,7 @@ func TestWaitEnds(t *testing.T) {
 			t.Error("the next one isn't served")
 		}
 		if u := l.Usage("a").Runners.Used; u != 1 {
-			t.Errorf("%d are taken", u)
+			t.Errorf("%d are taken, want 1", u)
 		}
 	})
 }
@@ -453,7 +453,7 @@ func TestConcurrentCallersUseTheWholeQuota(t *testing.T) {
 		close(begin)
 		group.Wait()
 		if n := took.Load(); n != 7 {
-			t.Fatalf("%d were taken", n)
+			t.Fatalf("%d were taken, want 7", n)
 		}
 	}
 }

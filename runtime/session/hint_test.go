@@ -71,7 +71,7 @@ func TestHint(t *testing.T) {
 			t.Errorf("%s: %q, not %q", test.name, got, test.says)
 		}
 		if got := hintAbout(ended(0), lab, []byte(test.stderr)); got != "" {
-			t.Errorf("%s, and it passed: %q", test.name, got)
+			t.Errorf("%s, and it passed: %q, want \"\"", test.name, got)
 		}
 		open := lab
 		open.Network.Access = true

@@ -22,7 +22,7 @@ func TestReachLate(t *testing.T) {
 		"unreachable on and off for too long: late": {ago(agentAway + time.Second), reach{back: ago(time.Second)}, true},
 	} {
 		if got := test.reach.late(test.by, now); got != test.late {
-			t.Errorf("%s: late is %t", name, got)
+			t.Errorf("%s: late is %t, want %t", name, got, test.late)
 		}
 	}
 }

@@ -47,7 +47,7 @@ func TestEachLossEndsWhereOutputIsWritten(t *testing.T) {
 		want(110+20*i, "")
 	}
 	if n := len(s.Execution().Losses); n != maxLosses {
-		t.Errorf("%d are stored", n)
+		t.Errorf("%d are stored, want %d", n, maxLosses)
 	}
 	want(100, runtime.LossStorageFull)
 	want(100+20*(2*maxLosses-1), "")

@@ -185,7 +185,7 @@ func TestACancelledExecutionDidNotFail(t *testing.T) {
 	})
 	for want, failed := range map[string]bool{"2": true, "": false} {
 		if got := found(t, s, ExecutionFilter{Failed: &failed}); got != want {
-			t.Errorf("failed %t: %q", failed, got)
+			t.Errorf("failed %t: %q, want %q", failed, got, want)
 		}
 	}
 }

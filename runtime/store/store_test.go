@@ -150,7 +150,7 @@ func TestExecutionsArePaged(t *testing.T) {
 			after = page.Executions[4].ID
 		}
 		if got := strings.Join(ids, " "); got != want {
-			t.Errorf("newest first %t: %s", newestFirst, got)
+			t.Errorf("newest first %t: %s, want %s", newestFirst, got, want)
 		}
 	}
 	if _, err := s.Execution(t.Context(), "nonesuch"); runtime.CodeOf(err) != runtime.CodeExecutionNotFound {

@@ -113,7 +113,7 @@ func TestErrors(t *testing.T) {
 				close(release)
 				r.Wait()
 				if runs.Load() != test.runs {
-					t.Errorf("it ran %d times", runs.Load())
+					t.Errorf("it ran %d times, want %d", runs.Load(), test.runs)
 				}
 			})
 		})

@@ -124,7 +124,7 @@ func TestDeletedTenantsTicketsAreForgotten(t *testing.T) {
 		}
 		settle(time.Millisecond) // the ticket is opened before the pool shows that it waits
 		if waiting := b.pool.Status().Waiting; waiting != 2 {
-			t.Errorf("%d claims wait", waiting)
+			t.Errorf("%d claims wait, want 2", waiting)
 		}
 	})
 }

@@ -237,7 +237,7 @@ func TestCancel(t *testing.T) {
 		cancel(waits.ID, Cancelled)
 		settle(time.Second)
 		if got := b.pool.Status().Waiting; got != 2 {
-			t.Errorf("%d wait", got)
+			t.Errorf("%d wait, want 2", got)
 		}
 		for range 3 { // one is for the one that was cancelled
 			select {

@@ -180,7 +180,7 @@ func TestMeasurementIsKeptPerRunnerRevision(t *testing.T) {
 		"another image, still measuring: outdated": {measurement{of: other, done: make(chan struct{})}, false},
 	} {
 		if holds := test.m.holds(of, now); holds != test.holds {
-			t.Errorf("%s: %v", name, holds)
+			t.Errorf("%s: got %v, want %v", name, holds, test.holds)
 		}
 	}
 }

@@ -341,12 +341,12 @@ func TestConcurrentRequestsCountAsConnections(t *testing.T) {
 	}
 	go ask()
 	if status := wait.Receive(t, answers, "one too many is answered"); status != http.StatusTooManyRequests {
-		t.Errorf("one too many: %d", status)
+		t.Errorf("one too many: got %d, want %d", status, http.StatusTooManyRequests)
 	}
 	close(end)
 	for range 3 {
 		if status := wait.Receive(t, answers, "the others are answered"); status != http.StatusOK {
-			t.Errorf("another: %d", status)
+			t.Errorf("another: got %d, want %d", status, http.StatusOK)
 		}
 	}
 }
@@ -416,7 +416,7 @@ func TestCloseSendsCloseNotify(t *testing.T) {
 			records = records[5+int(records[3])<<8+int(records[4]):]
 		}
 		if last != 21 { // alert
-			t.Errorf("%s: the last record is of type %d", path, last)
+			t.Errorf("%s: the last record is of type %d, want 21", path, last)
 		}
 	}
 }

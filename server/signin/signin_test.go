@@ -118,7 +118,7 @@ func TestProvidersOwnErrorsAreShownWithoutDetails(t *testing.T) {
 			t.Errorf("%s: %s", name, said)
 		}
 		if f.asked != 1 {
-			t.Errorf("%s: the provider was asked %d times", name, f.asked)
+			t.Errorf("%s: the provider was asked %d times, want 1", name, f.asked)
 		}
 	}
 }
@@ -204,7 +204,7 @@ func TestReturnIsAPathOfThisServer(t *testing.T) {
 		"/" + strings.Repeat("x", 1024): "/",
 	} {
 		if got := localPath(given); got != want {
-			t.Errorf("%q: %q", given, got)
+			t.Errorf("%q: got %q, want %q", given, got, want)
 		}
 	}
 	s, _ := withFake(t, func(*Options) {})
@@ -245,13 +245,13 @@ func TestAnAttemptIsCompletedOnceInItsBrowser(t *testing.T) {
 	s.refused(t, victim, victim.visit(callback), http.StatusBadRequest, foreign) // another one's state
 	s.refused(t, victim, victim.visit(s.url+"/auth/callback"), http.StatusBadRequest, foreign)
 	if f.asked != 0 {
-		t.Errorf("the provider was asked for %d tokens", f.asked)
+		t.Errorf("the provider was asked for %d tokens, want 0", f.asked)
 	}
 
 	// The same callback again, with the deleted cookie.
 	attempt := attacker.cookies(s.url)["rockpool-signin"]
 	if v := attacker.visit(callback); v.text != "the page /runners" {
-		t.Fatalf("%d %s", v.status, v.text)
+		t.Fatalf("%d %s, want the page /runners", v.status, v.text)
 	}
 	if left := attacker.cookies(s.url); left["rockpool-signin"] != "" || left["rockpool"] == "" {
 		t.Errorf("cookies after the sign-in: %v", left)
@@ -265,7 +265,7 @@ func TestAnAttemptIsCompletedOnceInItsBrowser(t *testing.T) {
 	state := strings.TrimPrefix(regexpState.FindString(callback), "state=")
 	for _, cookie := range []string{"", "x", attempt[:len(attempt)-2] + "AA", base64.RawURLEncoding.EncodeToString([]byte(`{"State":"` + state + `","Expires":"2999-01-01T00:00:00Z"}`))} {
 		if v := newBrowser(t).send(http.MethodGet, callback, nil, "Cookie", "rockpool-signin="+cookie); v.status != http.StatusBadRequest {
-			t.Errorf("cookie %q: %d", cookie, v.status)
+			t.Errorf("cookie %q: %d, want %d", cookie, v.status, http.StatusBadRequest)
 		}
 	}
 }
@@ -315,7 +315,7 @@ func TestASignInNeverReusesASession(t *testing.T) {
 	u, _ := url.Parse(s.url)
 	b.jar.SetCookies(u, []*http.Cookie{{Name: "rockpool", Value: planted, Path: "/"}})
 	if v := b.visit(callback); v.text != "the page /runners" {
-		t.Fatalf("%d %s", v.status, v.text)
+		t.Fatalf("%d %s, want the page /runners", v.status, v.text)
 	}
 	if got := b.cookies(s.url)["rockpool"]; got == planted || got == "" {
 		t.Errorf("the session is %q", got)
@@ -340,7 +340,7 @@ func TestTheProviderMayRefuse(t *testing.T) {
 		s.refused(t, b, b.visit(s.url+"/auth/callback?"+regexpState.FindString(callback)+"&"+answer), http.StatusForbidden, says)
 	}
 	if f.asked != 0 {
-		t.Errorf("the provider was asked for %d tokens", f.asked)
+		t.Errorf("the provider was asked for %d tokens, want 0", f.asked)
 	}
 }
 

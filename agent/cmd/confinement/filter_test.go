@@ -125,7 +125,7 @@ func TestFilterJudges(t *testing.T) {
 		{"both limits of cores, low in memory", unix.SYS_PRLIMIT64, []uint64{0, unix.RLIMIT_CORE, 4096, 4096}, refuse},
 	}...)
 	if got := verdict(t, code, unix.AUDIT_ARCH_I386, unix.SYS_READ); got != killProcess {
-		t.Errorf("another architecture: %#x", got)
+		t.Errorf("another architecture: got %#x, want %#x", got, killProcess)
 	}
 }
 

@@ -137,7 +137,7 @@ func TestWatch(t *testing.T) {
 		}
 	}
 	if n := f.watched.Load(); n != 0 {
-		t.Errorf("%d directories still count", n)
+		t.Errorf("%d directories still count, want 0", n)
 	}
 }
 
@@ -162,7 +162,7 @@ func TestWatchRefusesUnsuitablePaths(t *testing.T) {
 		}
 	}
 	if n := f.watched.Load(); n != 0 {
-		t.Errorf("%d directories still count", n)
+		t.Errorf("%d directories still count, want 0", n)
 	}
 }
 

@@ -178,7 +178,7 @@ func TestLayersAreApplied(t *testing.T) {
 	}
 	for _, name := range []string{"security.capability", "trusted.x"} {
 		if _, err := unix.Getxattr(own, name, value); err != unix.ENODATA {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want %v", name, err, unix.ENODATA)
 		}
 	}
 }

@@ -195,6 +195,6 @@ func testNothingLeft(t *testing.T, w *world) {
 	}
 	slices.Sort(names)
 	if got := strings.Join(names, " "); got != "anothers" {
-		t.Errorf("tables %s are left", got)
+		t.Errorf("tables %s are left, want anothers", got)
 	}
 }

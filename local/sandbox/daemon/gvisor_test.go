@@ -154,7 +154,7 @@ func TestGVisorRefusesOtherDirectories(t *testing.T) {
 		t.Errorf("one that was moved is another's now: %+v, %v", answer, err) // the kernel reports where it is
 	}
 	if uid := ownerOf(t, "/mnt"); uid != 0 {
-		t.Errorf("/mnt is user %d's", uid)
+		t.Errorf("/mnt is user %d's, want 0", uid)
 	}
 	if info, err := victim.Stat(); err != nil || info.Mode().Perm() != 0o700 || ownerOf(t, victim.Name()) != 0 {
 		t.Errorf("the directory that a link led to is %v and user %d's (%v)", info.Mode(), ownerOf(t, victim.Name()), err)
@@ -196,7 +196,7 @@ func TestGVisorReturnsDirectories(t *testing.T) {
 			}
 		})
 		if uid := ownerOf(t, dir.Name()); uid != server {
-			t.Errorf("once %s the directory is user %d's", place.name, uid)
+			t.Errorf("once %s the directory is user %d's, want %d", place.name, uid, server)
 		}
 	}
 	b.nothing()

@@ -83,7 +83,7 @@ for b in "häßlich 🐟\n".encode() * 20:
     os.write(1, bytes([b])); time.sleep(0.001)`}})
 	for _, c := range got.Output.Chunks {
 		if want := strings.ToValidUTF8(string(c.Base64), "\uFFFD"); c.Text != want {
-			t.Errorf("the text of %q is %q", c.Base64, c.Text)
+			t.Errorf("the text of %q is %q, want %q", c.Base64, c.Text, want)
 		}
 	}
 	if want := strings.Repeat("häßlich 🐟\n", 20); got.Stream("STDOUT") != want {
