@@ -85,7 +85,7 @@ func TestHostileAgent(t *testing.T) {
 				_, err = s.Next()
 			}
 			if !errors.Is(err, ErrProtocol) {
-				t.Errorf("error %v", err)
+				t.Errorf("error %v, want %v", err, ErrProtocol)
 			}
 		})
 	}

@@ -25,7 +25,7 @@ func TestHostileUsage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := ReadUsage(t.Context(), play(t, frame(t, KindResponse, Response{Protocol: Protocol, Usage: usage})))
 			if !errors.Is(err, ErrProtocol) {
-				t.Errorf("error %v", err)
+				t.Errorf("error %v, want %v", err, ErrProtocol)
 			}
 		})
 	}

@@ -120,10 +120,10 @@ func TestEachClientOfAProxyIsBounded(t *testing.T) {
 			second := p.Reserve(r.Context(), Credential{})
 			defer second.Release()
 			if err := second.Operate(); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
-				t.Errorf("a second operation: %v", err)
+				t.Errorf("a second operation: got %v, want QUOTA_EXCEEDED", err)
 			}
 			if err := second.Grow(1); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
-				t.Errorf("more memory: %v", err)
+				t.Errorf("more memory: got %v, want QUOTA_EXCEEDED", err)
 			}
 		})
 		serve(p, other, by("198.51.100.8"), func(r *http.Request) {

@@ -50,7 +50,7 @@ func TestDrain(t *testing.T) {
 	}
 	began := b.wantDraining(1, 0).Since
 	if err := b.Mark(t.Context(), idle, claimOf(1)); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
-		t.Errorf("a claim: %v", err)
+		t.Errorf("a claim: got %v, want CLUSTER_UNAVAILABLE", err)
 	}
 	waits, why := b.wish(hostEnvironment(), runtime.PriorityWaiting)
 	if !strings.Contains(why, "drained") {

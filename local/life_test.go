@@ -211,7 +211,7 @@ func TestLifeOfARunner(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := b.Evidence(t.Context(), early); runtime.CodeOf(err) != runtime.CodeRunnerGone {
-		t.Errorf("evidence of a removed runner: %v", err)
+		t.Errorf("evidence of a removed runner: got %v, want RUNNER_GONE", err)
 	}
 	if used := b.scheduler.Node().Used; used != (runtime.Resources{}) {
 		t.Errorf("used %+v", used)
@@ -237,7 +237,7 @@ func TestRemovalsAtAnyTime(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := b.Remove(ctx, first); !errors.Is(err, context.DeadlineExceeded) { // it is being made
-		t.Fatal(err)
+		t.Fatalf("got %v, want %v", err, context.DeadlineExceeded)
 	}
 	close(b.launcher.hold)
 	if err := b.Remove(t.Context(), first); err != nil {

@@ -40,11 +40,11 @@ func TestAgentDies(t *testing.T) {
 		t.Errorf("the runner is %+v", r)
 	}
 	if _, err := b.Dial(t.Context(), id); runtime.CodeOf(err) != runtime.CodeRunnerGone {
-		t.Errorf("Dial: %v", err)
+		t.Errorf("Dial: got %v, want RUNNER_GONE", err)
 	}
 	claim.Epoch = 2
 	if err := b.Mark(t.Context(), id, claim); runtime.CodeOf(err) != runtime.CodeRunnerGone {
-		t.Errorf("Mark: %v", err)
+		t.Errorf("Mark: got %v, want RUNNER_GONE", err)
 	}
 	if counted, err := b.Evidence(t.Context(), id); err != nil || counted.CPU == 0 {
 		t.Errorf("Evidence: %v", err)
@@ -58,7 +58,7 @@ func TestAgentDies(t *testing.T) {
 		t.Error("a removed runner is listed")
 	}
 	if _, err := b.Evidence(t.Context(), id); runtime.CodeOf(err) != runtime.CodeRunnerGone {
-		t.Errorf("Evidence of a removed runner: %v", err)
+		t.Errorf("Evidence of a removed runner: got %v, want RUNNER_GONE", err)
 	}
 }
 
@@ -80,7 +80,7 @@ func TestMark(t *testing.T) {
 		t.Errorf("the runner is %+v", r)
 	}
 	if err := b.Mark(t.Context(), runtime.NewRunnerID(), claims[0]); runtime.CodeOf(err) != runtime.CodeRunnerGone {
-		t.Errorf("a missing runner: %v", err)
+		t.Errorf("a missing runner: got %v, want RUNNER_GONE", err)
 	}
 }
 
@@ -350,7 +350,7 @@ func TestCheck(t *testing.T) {
 		t.Errorf("nothing built in: got %v, want `make build` in it", err)
 	}
 	if err := b.Start(t.Context(), runtime.NewRunnerID(), hostEnvironment(), 0); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
-		t.Errorf("Start: %v", err)
+		t.Errorf("Start: got %v, want CLUSTER_UNAVAILABLE", err)
 	}
 }
 

@@ -223,7 +223,7 @@ func TestInterruptedRestoreEndsNoRunner(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
 	config.Logger = zap.New(core)
 	if c, err := New(ctx, config); !errors.Is(err, asked) {
-		t.Errorf("New returned %v, %v", c, err)
+		t.Errorf("New returned %v, %v, want %v", c, err, asked)
 	}
 	if said := logs.FilterMessageSnippet("a runner of the last server").All(); len(said) > 0 {
 		t.Errorf("it was logged, although that is unknown: %+v", said)
@@ -347,7 +347,7 @@ func TestRemovalThatFails(t *testing.T) {
 	}
 	b.host.Direct.Maker.Close()
 	if err := b.Remove(t.Context(), id); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
-		t.Errorf("Remove without the helper: %v", err)
+		t.Errorf("Remove without the helper: got %v, want CLUSTER_UNAVAILABLE", err)
 	}
 	if r, _ := b.runner(id); r.State != runtime.RunnerStopping {
 		t.Errorf("the runner is %+v", r)

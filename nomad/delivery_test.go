@@ -94,6 +94,6 @@ func TestTheAgentIsDelivered(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := b.delivery.To(ended, "", b.allocation(id).ID, job.TaskName, "/local/y/agent"); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
+		t.Errorf("cancelled: got %v, want %v", err, context.Canceled)
 	}
 }

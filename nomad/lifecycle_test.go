@@ -241,7 +241,7 @@ func TestEndOfARunnerHasItsReason(t *testing.T) {
 					t.Errorf("it is gone with %s (%s), want %s", r.GoneReason, r.Message, test.reason)
 				}
 				if _, err := b.Dial(t.Context(), id); runtime.CodeOf(err) != runtime.CodeRunnerGone {
-					t.Errorf("dial: %v", err)
+					t.Errorf("dial: got %v, want RUNNER_GONE", err)
 				}
 				if err := b.Remove(t.Context(), id); err != nil {
 					t.Error(err)
@@ -285,7 +285,7 @@ func TestRestartedServerTakesOver(t *testing.T) {
 	purged := b.claimed()
 	stop()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("Run returned %v", err)
+		t.Errorf("Run returned %v, want %v", err, context.Canceled)
 	}
 	if _, _, err := n.API().Jobs().Deregister(a.names().Runner(purged), true, nil); err != nil {
 		t.Fatal(err)
@@ -380,7 +380,7 @@ func TestRestartAfterAKillContinuesImmediately(t *testing.T) {
 	})
 	stop()
 	if err := <-acquired; !errors.Is(err, context.Canceled) {
-		t.Errorf("another server owns it too: %v", err)
+		t.Errorf("another server owns it too: got %v, want %v", err, context.Canceled)
 	}
 	next := start(t, killed)
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit) // far below the lock's TTL
@@ -414,6 +414,6 @@ func TestServerWithoutItsLockEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := wait.Receive(t, ended, "the end of a server without its lock"); !errors.Is(err, state.ErrLost) {
-		t.Errorf("Run returned %v", err)
+		t.Errorf("Run returned %v, want %v", err, state.ErrLost)
 	}
 }

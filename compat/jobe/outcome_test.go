@@ -366,7 +366,7 @@ func TestFilesOfARunCount(t *testing.T) {
 		t.Errorf("%d files, %d bytes, %v", len(files), bounded.Usage().BodyBytes, err)
 	}
 	if _, err := a.filesOf("x", s, "prog.c", &hold); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
-		t.Errorf("without memory: %v", err)
+		t.Errorf("without memory: got %v, want QUOTA_EXCEEDED", err)
 	}
 }
 
@@ -387,6 +387,6 @@ func TestOutputCounts(t *testing.T) {
 		t.Errorf("%d bytes, of which %d are counted", p.size(), bounded.Usage().BodyBytes)
 	}
 	if err := p.take(batch.Event{Event: events.Event{Kind: events.Output, Data: []byte(strings.Repeat("x", 40))}}, &hold); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
-		t.Error(err)
+		t.Errorf("got %v, want QUOTA_EXCEEDED", err)
 	}
 }

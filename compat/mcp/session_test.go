@@ -234,7 +234,7 @@ func TestCallsWhoseClientLeftAreCounted(t *testing.T) {
 		t.Error("a session with calls is idle")
 	}
 	if _, _, err := s.begins(&sdk.RequestExtra{Header: http.Header{requestKey: {"of one that has ended"}}}); !errors.Is(err, errLeft) {
-		t.Errorf("a call begins whose client has left: %v", err)
+		t.Errorf("a call begins whose client has left: got %v, want %v", err, errLeft)
 	}
 	s.end(errDeleted)
 	<-s.released

@@ -67,7 +67,7 @@ func TestAddressesAreValidForTheirLife(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if err := check(links); !errors.Is(err, errExpired) {
-			t.Errorf("after its end: %v", err)
+			t.Errorf("after its end: got %v, want %v", err, errExpired)
 		}
 	})
 }

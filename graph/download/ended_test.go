@@ -140,7 +140,7 @@ func TestRevokedTokenCutsDownloads(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", path, why, http.ErrAbortHandler)
 		}
 		if _, err := io.Copy(io.Discard, response.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Errorf("%s: the client reads on to %v", path, err)
+			t.Errorf("%s: the client reads on to %v, want %v", path, err, io.ErrUnexpectedEOF)
 		}
 		_ = response.Body.Close()
 		_ = conn.Close()

@@ -127,7 +127,7 @@ func read(t *testing.T, w *Watcher, slow func()) []byte {
 		}
 		if item.Event.Kind == events.Finished {
 			if _, err := w.Next(t.Context()); !errors.Is(err, io.EOF) {
-				t.Errorf("after the end comes %v", err)
+				t.Errorf("after the end comes %v, want %v", err, io.EOF)
 			}
 			return got
 		}

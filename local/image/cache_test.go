@@ -203,7 +203,7 @@ func TestPulledImageIsStored(t *testing.T) {
 		t.Errorf("%+v, not %+v", s, status)
 	}
 	if _, err := again.Resolve(t.Context(), reference); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
-		t.Errorf("a tag, without the registry: %v", err)
+		t.Errorf("a tag, without the registry: got %v, want CLUSTER_UNAVAILABLE", err)
 	}
 }
 

@@ -126,7 +126,7 @@ func TestPausesAreFewAndMonotonic(t *testing.T) {
 		answer := &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {fmt.Sprint(3600 - n)}}, Body: http.NoBody}
 		answer.Request = httptest.NewRequest(http.MethodGet, "https://registry.example.org/v2/", nil)
 		if err := h.note(fmt.Sprint(n), answer); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
-			t.Fatal(err)
+			t.Fatalf("got %v, want CLUSTER_UNAVAILABLE", err)
 		}
 	}
 	for who, h := range map[string]*hostPauses{"this server": h, "the next server": openPauses(dir)} {

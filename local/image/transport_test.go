@@ -62,7 +62,7 @@ func TestPlainHTTPOnlyOnLoopback(t *testing.T) {
 	}
 	b := newBox(t, t.TempDir(), nil)
 	if _, err := b.Resolve(t.Context(), "127.0.0.1:1/x"); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
-		t.Errorf("a loopback address: %v", err)
+		t.Errorf("a loopback address: got %v, want CLUSTER_UNAVAILABLE", err)
 	}
 }
 

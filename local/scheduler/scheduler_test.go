@@ -311,7 +311,7 @@ func TestMachineChanges(t *testing.T) {
 			}
 		}
 		if err := s.SetMachine(runtime.Resources{}); runtime.CodeOf(err) != runtime.CodeInvalidInput {
-			t.Errorf("nothing: %v", err)
+			t.Errorf("nothing: got %v, want INVALID_INPUT", err)
 		}
 	})
 }
@@ -355,7 +355,7 @@ func TestPauseWaitsForWorkers(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := s.Pause(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("with a worker at work: %v", err)
+			t.Errorf("with a worker at work: got %v, want %v", err, context.DeadlineExceeded)
 		}
 		began := time.Now()
 		time.AfterFunc(time.Second, func() { close(finish) })

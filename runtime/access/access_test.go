@@ -31,7 +31,7 @@ func TestRolesAreInOrder(t *testing.T) {
 	}
 	for _, text := range []string{"", "admin", "ROOT", "ADMIN "} {
 		if _, err := ParseRole("role", text); runtime.CodeOf(err) != runtime.CodeInvalidInput {
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("%q: got %v, want INVALID_INPUT", text, err)
 		}
 	}
 	Roles()[0] = Admin

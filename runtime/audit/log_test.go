@@ -245,7 +245,7 @@ func TestFullLogRefusesOperations(t *testing.T) {
 			t.Error("ids aren't in order")
 		}
 		if err := l.Room(WholeServer); !errors.Is(err, ErrEnded) {
-			t.Error("after the end:", err)
+			t.Errorf("after the end: got %v, want %v", err, ErrEnded)
 		}
 	})
 }
@@ -279,7 +279,7 @@ func TestFullShareRefusesOneTenant(t *testing.T) {
 			l.Append(Entry{Tenant: WholeServer, Action: "a"})
 		}
 		if err := l.Room(WholeServer); !errors.Is(err, ErrFull) {
-			t.Error("the queue is full:", err)
+			t.Errorf("the queue is full: got %v, want %v", err, ErrFull)
 		}
 		if err := l.Room("a"); err != nil {
 			t.Error("a tenant's first one:", err)
@@ -348,7 +348,7 @@ func TestStalledStore(t *testing.T) {
 		gone, cancel := context.WithTimeout(t.Context(), time.Second/2) // before the attempt fails, 5 s after its beginning
 		defer cancel()
 		if _, err := l.Entries(gone, Filter{}, 9, ""); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error("a query whose caller left:", err)
+			t.Errorf("a query whose caller left: got %v, want %v", err, context.DeadlineExceeded)
 		}
 		time.Sleep(attemptWithin)
 		l.Append(Entry{Action: "b"})
@@ -419,7 +419,7 @@ func TestFailingStoreIsRetried(t *testing.T) {
 		synctest.Wait()
 		m.gate <- away
 		if err := <-flushed; !errors.Is(err, away) {
-			t.Error(err)
+			t.Errorf("got %v, want %v", err, away)
 		}
 		go func() {
 			page, err := l.Entries(t.Context(), Filter{}, 9, "")
@@ -439,7 +439,7 @@ func TestFailingStoreIsRetried(t *testing.T) {
 		left := errors.New("it left")
 		leave(left)
 		if err := <-flushed; !errors.Is(err, left) {
-			t.Error(err)
+			t.Errorf("got %v, want %v", err, left)
 		}
 		m.gate <- nil
 		if err := l.Flush(t.Context()); err != nil {

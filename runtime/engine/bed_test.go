@@ -75,7 +75,7 @@ func (b *bed) start(t testing.TB) {
 	b.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("Run returned %v", err)
+			t.Errorf("Run returned %v, want %v", err, context.Canceled)
 		}
 		if err := s.Close(); err != nil {
 			t.Error(err)

@@ -357,7 +357,7 @@ func TestErrorOfAnotherClaimIsNotShared(t *testing.T) {
 	wait.Receive(t, joined, "the second one joins")
 	cancel(pool.ErrUnwanted)
 	if err := wait.Receive(t, errs, "the first one's error"); !errors.Is(err, pool.ErrUnwanted) {
-		t.Error(err)
+		t.Errorf("got %v, want %v", err, pool.ErrUnwanted)
 	}
 	b.oneWaits(t)
 	start()

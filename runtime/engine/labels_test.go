@@ -138,7 +138,7 @@ func TestDifferentLabelsConflictOnAKey(t *testing.T) {
 			refusal.Want(t, err, runtime.CodeConflict, "", name, other)
 		}
 		if _, err := start(labels("", "x")); runtime.CodeOf(err) != runtime.CodeInvalidInput {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want INVALID_INPUT", name, err)
 		}
 	}
 }

@@ -286,7 +286,7 @@ func TestFullDisk(t *testing.T) {
 		_, err = file.Write(make([]byte, 4096))
 	}
 	if !errors.Is(err, unix.ENOSPC) {
-		t.Fatal(err)
+		t.Fatalf("got %v, want %v", err, unix.ENOSPC)
 	}
 	var ids []runtime.ExecutionID
 	for range 10_000 { // the log of the database has some room of its own
@@ -341,7 +341,7 @@ func TestUnremovableOutputStaysInTheQuota(t *testing.T) {
 	d.Unlock(t, filepath.Dir(b.logs.Path(x.ID)))
 	wait.For(t, "all is well", func() bool { return b.component(t, "retention").Status == activity.HealthOK })
 	if _, err := os.Stat(b.logs.Path(x.ID)); !errors.Is(err, os.ErrNotExist) {
-		t.Error("its output still exists", err)
+		t.Errorf("its output still exists got %v, want %v", err, os.ErrNotExist)
 	}
 	if used, _ := b.logs.Quota().Used(); used != 0 {
 		t.Errorf("%d bytes are counted, want 0", used)

@@ -61,7 +61,7 @@ func TestClaimsAreCounted(t *testing.T) {
 	wait.For(t, "a claim waits", func() bool { s, _ := b.Environments.PoolStatus(runtime.Environment{ID: "a"}); return s.Waiting == 1 })
 	leave()
 	if err := wait.Receive(t, left, "the claim ends"); !errors.Is(err, context.Canceled) {
-		t.Error(err)
+		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 	if diff := cmp.Diff(map[string]int64{activity.ClaimMade: 5, activity.ClaimLeft: 1, "NO_RUNNER_AVAILABLE": 1, "CONFLICT": 1}, b.results("a")); diff != "" {
 		t.Error(diff)

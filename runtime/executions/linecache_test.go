@@ -420,7 +420,7 @@ func TestSearchesAreBounded(t *testing.T) {
 	gone := errors.New("gone")
 	cancel(gone)
 	if _, err := newLineCache().Read(ctx, source, lineQuery{From: 1, First: 10}); !errors.Is(err, gone) {
-		t.Error("counts on after its caller left:", err)
+		t.Errorf("counts on after its caller left: got %v, want %v", err, gone)
 	}
 	page, err = b.Read(t.Context(), source, lineQuery{From: 1, First: maxLines})
 	if err != nil || len(page.Lines) != pageText/9999+1 || page.Next != int64(len(page.Lines)+1) {

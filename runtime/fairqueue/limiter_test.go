@@ -53,7 +53,7 @@ func TestGateAdmitsByPriorityThenByTurns(t *testing.T) {
 					leave, err := pass.Enter(ctx)
 					if err != nil {
 						if order += "-"; !errors.Is(err, errGaveUp) {
-							t.Error(err)
+							t.Errorf("got %v, want %v", err, errGaveUp)
 						}
 						return
 					}

@@ -100,7 +100,7 @@ func TestListsHaveTheirShareOfMemory(t *testing.T) {
 		}
 	}
 	if err := list(t.Context()); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
-		t.Errorf("beyond the share: %v", err)
+		t.Errorf("beyond the share: got %v, want QUOTA_EXCEEDED", err)
 	}
 	if now, _ := memory.Usage(); now%one != 0 {
 		t.Error("a refused list keeps memory")
@@ -120,7 +120,7 @@ func TestUploadsFailForTheirOwnReason(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := a.UploadFile(ctx, "r", "f", 0, false, -1, reader(func([]byte) (int, error) { cancel(); return 0, stalled }))
 	if !errors.Is(err, stalled) {
-		t.Errorf("a stalled content: %v", err)
+		t.Errorf("a stalled content: got %v, want %v", err, stalled)
 	}
 	large := make([]byte, 1<<20+1)
 	_, err = a.UploadFile(t.Context(), "r", "f", 0, false, -1, bytes.NewReader(large))

@@ -215,7 +215,7 @@ func TestGrantsExpire(t *testing.T) {
 			time.Sleep(time.Second)
 			synctest.Wait()
 			if cause := context.Cause(ctx); !errors.Is(cause, test.why) {
-				t.Errorf("%s: it ended by %v", what, cause)
+				t.Errorf("%s: it ended by %v, want %v", what, cause, test.why)
 			}
 			_, err = b.Authenticate(text)
 			wantCode(t, what, err, runtime.CodeUnauthenticated)

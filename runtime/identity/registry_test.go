@@ -64,7 +64,7 @@ func TestExpiredTokenCancelsItsRequests(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if cause := context.Cause(ctx); !errors.Is(cause, errExpired) {
-			t.Errorf("it continues: %v", cause)
+			t.Errorf("it continues: got %v, want %v", cause, errExpired)
 		}
 		_, err = b.Authenticate(text)
 		wantCode(t, "an expired token", err, runtime.CodeUnauthenticated)
@@ -135,7 +135,7 @@ func TestLastUseIsStoredPeriodically(t *testing.T) {
 		at = use()
 		stop()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Error(err)
+			t.Errorf("got %v, want %v", err, context.Canceled)
 		}
 		if !stored().Equal(at) {
 			t.Error("the last use is lost when the server stops")
@@ -430,7 +430,7 @@ func TestNewTenantDoesNotGetTokensOfADeletedOne(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	if _, err := b.RevokeToken(t.Context(), caller.Principal, old.ID, false); runtime.CodeOf(err) != runtime.CodeInvalidInput {
-		t.Error(err)
+		t.Errorf("got %v, want INVALID_INPUT", err)
 	}
 	if _, all := b.count(own); all != 1 {
 		t.Errorf("%d count, want 1", all)

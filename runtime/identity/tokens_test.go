@@ -173,7 +173,7 @@ func TestUnstoredChangesHaveNoEffect(t *testing.T) {
 	_, deleted := b.DeleteTenant(t.Context(), "physics")
 	for _, err := range []error{err, revoked, put, deleted} {
 		if !errors.Is(err, m.fails) {
-			t.Error(err)
+			t.Errorf("got %v, want %v", err, m.fails)
 		}
 	}
 	if _, err := b.Authenticate(text); err != nil || len(b.Tokens(access.Server(), true)) != 1 || len(b.Tenants(access.Server())) != 3 {

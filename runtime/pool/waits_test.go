@@ -38,7 +38,7 @@ func TestClaimServedImmediatelyNeverWaits(t *testing.T) {
 		waiting := NewQueued()
 		b.claim(t, Claim{OnQueue: c.hook, Queued: waiting, WaitFor: time.Minute})
 		if _, err := b.Claim(t.Context(), Claim{OnQueue: c.hook}); runtime.CodeOf(err) != runtime.CodeNoRunnerAvailable {
-			t.Errorf("without waiting: %v", err)
+			t.Errorf("without waiting: got %v, want NO_RUNNER_AVAILABLE", err)
 		}
 		select {
 		case <-waiting.Began():
@@ -70,7 +70,7 @@ func TestClaimsStopWaiting(t *testing.T) {
 				t.Error(err)
 			}
 			if _, err := b.Claim(t.Context(), Claim{WaitFor: time.Minute}); runtime.CodeOf(err) != runtime.CodeEnvironmentNotFound {
-				t.Errorf("a later one: %v", err)
+				t.Errorf("a later one: got %v, want ENVIRONMENT_NOT_FOUND", err)
 			}
 		},
 	} {
@@ -243,7 +243,7 @@ func TestUnwantedRunnerIsReleased(t *testing.T) {
 			settle(time.Second)
 			leave(cause)
 			if err := <-answered; !errors.Is(err, cause) {
-				t.Error(err)
+				t.Errorf("got %v, want %v", err, cause)
 			}
 			settle(time.Second)
 			close(marking)

@@ -162,7 +162,7 @@ func TestWaitEnds(t *testing.T) {
 		if err := <-left; err == nil {
 			l.Of("a").Release(Runners, 1)
 		} else if !errors.Is(err, errGone) {
-			t.Error(err)
+			t.Errorf("got %v, want %v", err, errGone)
 		}
 		if n := got(next); len(n) != 1 {
 			t.Error("the next one isn't served")

@@ -162,6 +162,6 @@ func TestRecoverWaitsForDescriptors(t *testing.T) {
 	}
 	descriptors(0)
 	if _, err := recoverLog(output.File(path), func(error) bool { return false }); !errors.Is(err, unix.EMFILE) {
-		t.Error(err)
+		t.Errorf("got %v, want %v", err, unix.EMFILE)
 	}
 }

@@ -219,7 +219,7 @@ func TestConcurrentSearchesWait(t *testing.T) {
 	ends, waits := search(ctx, "a"), search(t.Context(), "b")
 	cancel(gone)
 	if err := wait.Receive(t, ends, "the end of a search whose caller left"); !errors.Is(err, gone) {
-		t.Error(err)
+		t.Errorf("got %v, want %v", err, gone)
 	}
 	leave[0]()
 	if err := wait.Receive(t, waits, "the end of a search"); err != nil {

@@ -154,7 +154,7 @@ func TestExecutionsArePaged(t *testing.T) {
 		}
 	}
 	if _, err := s.Execution(t.Context(), "nonesuch"); runtime.CodeOf(err) != runtime.CodeExecutionNotFound {
-		t.Error(err)
+		t.Errorf("got %v, want EXECUTION_NOT_FOUND", err)
 	}
 }
 

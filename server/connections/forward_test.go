@@ -270,7 +270,7 @@ func TestCloseDoesNotBlock(t *testing.T) {
 	}
 	for _, l := range []net.Listener{taking, passing} {
 		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("%T: %v", l, err)
+			t.Errorf("%T: got %v, want %v", l, err, net.ErrClosed)
 		}
 	}
 	_ = at.Close()

@@ -81,7 +81,7 @@ func serve(t *testing.T, s setup, handler http.Handler) bed {
 	t.Cleanup(func() {
 		_ = server.Close()
 		if err := wait.Receive(t, ended, "serving ends"); !errors.Is(err, http.ErrServerClosed) {
-			t.Error(err)
+			t.Errorf("got %v, want %v", err, http.ErrServerClosed)
 		}
 		listener.Wait()
 	})

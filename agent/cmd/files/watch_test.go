@@ -345,7 +345,7 @@ func TestWatchEndsInTheMiddle(t *testing.T) {
 	ctx := &ending{Context: t.Context()}
 	ctx.left.Store(100)
 	if err := f.Watch(ctx, agent.Watch{Recursive: true}, func(agent.Changes) error { return errors.New("it watches") }); !errors.Is(err, context.Canceled) {
-		t.Errorf("the first walk: %v", err)
+		t.Errorf("the first walk: got %v, want %v", err, context.Canceled)
 	}
 }
 

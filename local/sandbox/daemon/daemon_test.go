@@ -31,7 +31,7 @@ import (
 func TestOnlyTheServersUserIsServed(t *testing.T) {
 	b := newBox(t)
 	if _, err := b.dial(stranger); !errors.Is(err, unix.EACCES) {
-		t.Errorf("a stranger connects: %v", err)
+		t.Errorf("a stranger connects: got %v, want %v", err, unix.EACCES)
 	}
 	if answer, err := b.as(0, sandboxtest.Hello); err == nil { // root can open any socket
 		t.Errorf("root is answered: %+v", answer)

@@ -179,12 +179,12 @@ func TestE2ELargeFile(t *testing.T) {
 		cut := io.MultiReader(io.LimitReader(rand.NewChaCha8([32]byte{}), 1<<20), &failing{})
 		_, err := engine.Files.Upload(access.With(t.Context(), access.Server()), runner, "dir/large", 0, false, told, cut)
 		if runtime.CodeOf(err) != runtime.CodeInvalidInput {
-			t.Errorf("a cut upload: %v", err)
+			t.Errorf("a cut upload: got %v, want INVALID_INPUT", err)
 		}
 	}
 	_, err := engine.Files.Upload(access.With(t.Context(), access.Server()), runner, "dir/large", 0, false, 300<<20, io.LimitReader(rand.NewChaCha8([32]byte{}), 300<<20))
 	if runtime.CodeOf(err) != runtime.CodeInvalidInput {
-		t.Errorf("more than the workspace: %v", err)
+		t.Errorf("more than the workspace: got %v, want INVALID_INPUT", err)
 	}
 	// No partial file is left, though the agent may only just have noticed the cut.
 	wait.For(t, "only the old file is left", func() bool {
@@ -193,12 +193,12 @@ func TestE2ELargeFile(t *testing.T) {
 	b.Shell(t, string(runner), "truncate -s 1T sparse; mkfifo fifo; ln -s /proc/self/environ link")
 	for _, path := range []string{"sparse", "fifo", "link", "/dev/zero", "dir", "none", "/proc/1/environ"} {
 		if _, _, err := engine.Files.OpenFile(access.With(t.Context(), access.Server()), runner, path, 0); runtime.CodeOf(err) != runtime.CodeFileError {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf("%s: got %v, want FILE_ERROR", path, err)
 		}
 	}
 	_, err = engine.Files.Upload(access.With(t.Context(), access.Server()), runner, "/usr/x", 0, false, 1, strings.NewReader("x"))
 	if runtime.CodeOf(err) != runtime.CodeFileError {
-		t.Errorf("a read-only place: %v", err)
+		t.Errorf("a read-only place: got %v, want FILE_ERROR", err)
 	}
 }
 
