@@ -105,7 +105,7 @@ func TestAuditRowsNeverChange(t *testing.T) {
 	other.Value = []byte("other")
 	appendRows(t, s, []AuditRow{other})
 	if err := change(t, s, "UPDATE audit SET value = $1", []byte("other")); err == nil || !strings.Contains(err.Error(), "never change") {
-		t.Error("an update:", err)
+		t.Errorf("an update: got %v, want a refusal", err)
 	}
 	if page, _, err := s.Audit(t.Context(), AuditFilter{}, 9, ""); err != nil || len(page) != 1 || string(page[0].Value) != "0" {
 		t.Error(page, err)

@@ -81,12 +81,12 @@ func TestExaminePostgreSQL(t *testing.T) {
 		t.Fatal(err)
 	}
 	guest := strings.Replace(p.URL, "rockpool@", "guest@", 1)
-	if _, err := Examine(t.Context(), guest); err == nil || !strings.Contains(err.Error(), "user guest may not create tables") {
-		t.Error(err)
+	if _, err := Examine(t.Context(), guest); err == nil || !strings.Contains(err.Error(), "guest") {
+		t.Errorf("got %v, want an error that names guest", err)
 	}
 	p.Kill()
-	if _, err := Examine(t.Context(), p.URL); err == nil || !strings.Contains(err.Error(), "connection refused") {
-		t.Error(err)
+	if _, err := Examine(t.Context(), p.URL); err == nil || !strings.Contains(err.Error(), syscall.ECONNREFUSED.Error()) {
+		t.Errorf("got %v, want %v", err, syscall.ECONNREFUSED)
 	}
 }
 
@@ -145,8 +145,8 @@ func TestStalledPostgreSQLDoesNotBlockClose(t *testing.T) {
 	go func() {
 		written <- d.Write(t.Context(), "write", func(*Tx) error { return nil })
 	}()
-	if err := d.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "has stored nothing for") {
-		t.Error(err)
+	if err := d.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "4 s") {
+		t.Errorf("got %v, want a stall of 4 s", err)
 	}
 	if err := d.Close(); err != nil {
 		t.Error(err)
@@ -183,7 +183,7 @@ func TestUnreachablePostgreSQL(t *testing.T) {
 	if err := wait.Receive(t, written, "the write's end"); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
 		t.Errorf("a write: got %v, want CLUSTER_UNAVAILABLE", err)
 	}
-	if _, err := OpenShared(t.Context(), p.URL); err == nil || !strings.Contains(err.Error(), "open the database at 127.") {
-		t.Error(err)
+	if _, err := OpenShared(t.Context(), p.URL); err == nil || !strings.Contains(err.Error(), "127.") {
+		t.Errorf("got %v, want an error that names the address", err)
 	}
 }
