@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/pipes"
 )
@@ -43,7 +42,7 @@ func serve(p *Limiter, conn net.Conn, header http.Header, handle func(r *http.Re
 	r.Header = header
 	w := httptest.NewRecorder()
 	p.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { handle(r) })).
-		ServeHTTP(w, r.WithContext(socket.ConnContext(context.Background(), conn)))
+		ServeHTTP(w, r.WithContext(ConnContext(context.Background(), conn)))
 	return w
 }
 

@@ -3,7 +3,7 @@ package graph
 import (
 	"net/http"
 
-	"github.com/rockpool/rockpool/clients/socket"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/compat"
 	"github.com/rockpool/rockpool/graph/download"
 	"github.com/rockpool/rockpool/graph/transport"
@@ -152,7 +152,7 @@ func newBedWith(t testing.TB, cluster runtime.Cluster, fake *clustertest.Fake, o
 	<-eng.Restored()
 	server := httptest.NewUnstartedServer(options.handler(eng))
 	server.Config.BaseContext = func(net.Listener) context.Context { return ctx }
-	server.Config.ConnContext = socket.ConnContext
+	server.Config.ConnContext = clients.ConnContext
 	server.Start()
 	t.Cleanup(func() {
 		stop()

@@ -13,7 +13,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/clients"
-	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/server/connections"
 	"github.com/rockpool/rockpool/server/routes"
@@ -58,7 +57,7 @@ func (s *Server) newHTTP(streams context.Context, known *clients.Limiter, reques
 	server := &http.Server{
 		Handler:           s.handlers(streams, known, requests),
 		BaseContext:       func(net.Listener) context.Context { return streams },
-		ConnContext:       socket.ConnContext,
+		ConnContext:       clients.ConnContext,
 		ReadHeaderTimeout: 10 * time.Second, // includes the TLS handshake
 		MaxHeaderBytes:    maxHead,
 		IdleTimeout:       2 * time.Minute,

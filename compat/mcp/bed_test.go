@@ -92,7 +92,7 @@ func newBedOf(t testing.TB, held int64, change func(a *API)) *bed {
 	compat.Mount(mux, services, &routes.Admission{Registry: book}, b.counts, b.api)
 	var lasting sync.WaitGroup
 	ends, end := context.WithCancelCause(context.Background())
-	life := compat.Life{Ends: ends, Enter: func() func() { lasting.Add(1); return lasting.Done }}
+	life := clients.Life{Ends: ends, Enter: func() func() { lasting.Add(1); return lasting.Done }}
 	b.direct = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { mux.ServeHTTP(w, r.WithContext(life.In(r.Context()))) })
 	server := httptest.NewServer(b.direct)
 	b.url = server.URL + "/mcp"

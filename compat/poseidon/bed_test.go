@@ -20,7 +20,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/clients"
-	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/compat"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
@@ -96,7 +95,7 @@ func newBounded(t testing.TB, options Options, bounds clients.Bounds) bed {
 		mux.ServeHTTP(w, r)
 	}))
 	server.Config.BaseContext = func(net.Listener) context.Context { return streams }
-	server.Config.ConnContext = socket.ConnContext
+	server.Config.ConnContext = clients.ConnContext
 	listener := bounded.Listen(server.Listener)
 	server.Listener = listener
 	server.Start()

@@ -7,7 +7,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
-	"github.com/rockpool/rockpool/clients/socket"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -87,7 +87,7 @@ func (c *connection) refuseOperation(ctx context.Context, of envelope, err error
 	payload := c.failed(ctx, err).payload
 	text := make([]byte, 0, len(of.err)+len(payload)+1)
 	text = append(append(append(text, of.err...), payload...), '}')
-	c.refusals.put(message{kind: messageRaw, payload: socket.Frame(socket.OpText, text)})
+	c.refusals.put(message{kind: messageRaw, payload: clients.Frame(clients.OpText, text)})
 	c.refusals.waitBelow(ctx, c.Budget)
 	return nil
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/rockpool/rockpool/clients"
-	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -54,14 +53,14 @@ func (s Settings) serveWebSocket(w http.ResponseWriter, r *http.Request, exec gr
 	}
 	c := &connection{Settings: s, exec: exec, header: r.Header, out: newSendQueue(), subscribers: map[string]*subscriber{}, inits: make(chan struct{}),
 		slots: make(chan struct{}, 2*s.MaxOperations)}
-	hijack := &socket.Hijacker{ResponseWriter: w, Patience: s.Patience}
+	hijack := &clients.Hijacker{ResponseWriter: w, Patience: s.Patience}
 	ws, err := websocket.Accept(hijack, r, &websocket.AcceptOptions{
 		Subprotocols:    []string{Subprotocol},
 		CompressionMode: websocket.CompressionDisabled,
 		// Origins are checked before.
 		InsecureSkipVerify: true,
 		OnPingReceived: func(_ context.Context, payload []byte) bool {
-			c.out.urgent(socket.Frame(socket.OpPong, payload)) // it waits for a message that is being written
+			c.out.urgent(clients.Frame(clients.OpPong, payload)) // it waits for a message that is being written
 			return false
 		},
 	})
@@ -94,7 +93,7 @@ type connection struct {
 	exec    graphql.GraphExecutor
 	header  http.Header
 	ws      *websocket.Conn
-	conn    *socket.Conn
+	conn    *clients.GuardedConn
 	out     *sendQueue
 	running sync.WaitGroup  // operations, which the reader starts
 	inits   chan struct{}   // closed by connection_init
@@ -151,7 +150,7 @@ func (c *connection) sendClose(cause error, read <-chan struct{}) {
 	}
 	reason := strings.ToValidUTF8(why.reason[:min(len(why.reason), maxReason)], "")
 	payload := append([]byte{byte(why.code >> 8), byte(why.code)}, reason...)
-	if c.conn.WriteLast(socket.Frame(socket.OpClose, payload)) != nil {
+	if c.conn.WriteLast(clients.Frame(clients.OpClose, payload)) != nil {
 		return
 	}
 	_ = c.conn.SetReadDeadline(time.Now().Add(closeTime))
@@ -342,6 +341,6 @@ func (c *connection) keep(ctx context.Context) error {
 // gone decides about a peer that didn't answer a ping. If its kernel still responds, the peer may
 // have much to read first: it gets the time of a slow reader.
 func (c *connection) gone(quiet time.Duration) bool {
-	vanished, known := socket.Vanished(c.conn.Carrier)
+	vanished, known := clients.Vanished(c.conn.Carrier)
 	return vanished || !known || quiet > c.Patience
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/rockpool/rockpool/clients/socket"
+	"github.com/rockpool/rockpool/clients"
 )
 
 func TestCloseCodes(t *testing.T) {
@@ -170,7 +170,7 @@ func (b *bed) raw(t testing.TB, readBuffer int) net.Conn {
 
 // masked returns a client's frame.
 func masked(text string) []byte {
-	out := []byte{socket.OpText}
+	out := []byte{clients.OpText}
 	if len(text) < 126 {
 		out = append(out, 0x80|byte(len(text)))
 	} else {
@@ -207,10 +207,10 @@ func TestOneCloseFrameIsSent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if op != socket.OpClose {
+		if op != clients.OpClose {
 			continue // the acknowledgement
 		}
-		answer := append([]byte{socket.OpClose, 0x80 | 2, 0, 0, 0, 0}, payload[:2]...) // as browsers respond
+		answer := append([]byte{clients.OpClose, 0x80 | 2, 0, 0, 0, 0}, payload[:2]...) // as browsers respond
 		if _, err := conn.Write(answer); err != nil {
 			t.Fatal(err)
 		}

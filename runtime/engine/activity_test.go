@@ -138,7 +138,7 @@ func TestAlertHistory(t *testing.T) {
 	if err := b.Server.SetDraining(asServer(t), true); err != nil {
 		t.Fatal(err)
 	}
-	b.environments.Pool("low").Hint()
+	b.environmentRegistry.Pool("low").Hint()
 	const resolved = "low RESOLVED the cluster is being drained; " + raised
 	wait.For(t, "its end is", func() bool { return history() == resolved })
 	if c := b.component(t, "pool low"); c.Status != activity.HealthOK || !strings.Contains(c.Message, "being drained") {

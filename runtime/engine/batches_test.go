@@ -113,7 +113,7 @@ func TestBatchBuildsAndRunsEachCase(t *testing.T) {
 	if err != nil || build.ID != first.ID || !build.Passed() {
 		t.Errorf("%+v, %v", build, err)
 	}
-	if _, there := b.runners.get(r.ID); !there {
+	if _, there := b.runnerIndex.get(r.ID); !there {
 		t.Error("the batch's end removed the caller's runner")
 	}
 	all, total, err := b.Batches.List(asServer(t), request.Batches{EnvironmentID: "a"}, 10, "")
@@ -280,7 +280,7 @@ func TestRunOfABatch(t *testing.T) {
 		runners := map[runtime.RunnerID]bool{}
 		for _, c := range cases {
 			runners[c.Execution.RunnerID] = true
-			wait.For(t, "the runner is removed", func() bool { _, there := b.runners.get(c.Execution.RunnerID); return !there })
+			wait.For(t, "the runner is removed", func() bool { _, there := b.runnerIndex.get(c.Execution.RunnerID); return !there })
 		}
 		if want := map[bool]int{false: 1, true: 3}[fresh]; len(runners) != want || ended.FreshRunners() != fresh || first.ID != cases[0].Execution.ID {
 			t.Errorf("fresh %v: %v, %+v", fresh, runners, ended)
@@ -387,7 +387,7 @@ func TestInvalidBatchInputIsRefused(t *testing.T) {
 	if all, total, err := b.Batches.List(asServer(t), request.Batches{}, 10, ""); err != nil || total != 0 {
 		t.Error("something is left of a refused batch:", all, err)
 	}
-	if n := b.batches.len(); n != 0 {
+	if n := b.batchTable.len(); n != 0 {
 		t.Errorf("%d leaders are left", n)
 	}
 }
@@ -418,7 +418,7 @@ func TestKilledServersLoseNoCase(t *testing.T) {
 		atSomeMoment(random)
 		b.kill(func() {})
 		b.start(t)
-		ended = b.batches.len() == 0
+		ended = b.batchTable.len() == 0
 	}
 	for _, id := range []runtime.BatchID{one.ID, fresh.ID} {
 		ended := b.awaitBatch(t, id)
@@ -440,7 +440,7 @@ func TestKilledServersLoseNoCase(t *testing.T) {
 					t.Errorf("case %d was started %d times", c.Index, n)
 				}
 			}
-			wait.For(t, "the runner is removed", func() bool { _, there := b.runners.get(c.Execution.RunnerID); return !there })
+			wait.For(t, "the runner is removed", func() bool { _, there := b.runnerIndex.get(c.Execution.RunnerID); return !there })
 		}
 	}
 	page, err := b.Executions.List(asServer(t), request.Executions{}, 1, "")
@@ -541,7 +541,7 @@ func TestLargeCasesAreOnSeveralPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	begun := func() int {
-		state, _ := b.batches.get(made.ID).State()
+		state, _ := b.batchTable.get(made.ID).State()
 		return len(state.Executions)
 	}
 	wait.For(t, "the last case runs", func() bool { return begun() == cases })
@@ -558,7 +558,7 @@ func TestLargeCasesAreOnSeveralPages(t *testing.T) {
 	}
 	b.stop()
 	b.start(t)
-	wait.For(t, "the batch is known again", func() bool { return b.batches.get(made.ID) != nil })
+	wait.For(t, "the batch is known again", func() bool { return b.batchTable.get(made.ID) != nil })
 	if got := begun(); got != cases {
 		t.Errorf("after a restart %d executions are known, want %d", got, cases)
 	}

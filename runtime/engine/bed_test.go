@@ -142,7 +142,7 @@ func (b *bed) claimFor(t testing.TB, id runtime.EnvironmentID, seconds int) runt
 func (b *bed) expired(t testing.TB, id runtime.EnvironmentID, seconds int) {
 	t.Helper()
 	r := b.claimFor(t, id, seconds)
-	wait.For(t, "an unused claim expires", func() bool { _, there := b.runners.get(r.ID); return !there })
+	wait.For(t, "an unused claim expires", func() bool { _, there := b.runnerIndex.get(r.ID); return !there })
 }
 
 func (b *bed) run(t testing.TB, id runtime.RunnerID, argv ...string) runtime.Execution {

@@ -49,7 +49,7 @@ func TestClaimRunAndRelease(t *testing.T) {
 	if released, err := b.Runners.Release(asServer(t), r.ID); err != nil || !released {
 		t.Error(released, err)
 	}
-	if _, there := b.runners.get(r.ID); there {
+	if _, there := b.runnerIndex.get(r.ID); there {
 		t.Error("the released runner still exists")
 	}
 	_, err := b.Executions.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"true"}})
@@ -256,7 +256,7 @@ func TestExecute(t *testing.T) {
 	if output, _ := b.events(t, x.ID, ""); output != "fed" {
 		t.Errorf("%q", output)
 	}
-	wait.For(t, "the runner is released", func() bool { _, there := b.runners.get(x.RunnerID); return !there })
+	wait.For(t, "the runner is released", func() bool { _, there := b.runnerIndex.get(x.RunnerID); return !there })
 	if again, err = b.Executions.Run(asServer(t), in); err != nil || again.ID != x.ID {
 		t.Errorf("the same key, after the runner was removed: %+v, %v", again, err)
 	}

@@ -73,7 +73,7 @@ func TestEnvironments(t *testing.T) {
 		_, _, err := put(in)
 		wantCode(t, err, runtime.CodeInvalidInput, field)
 	}
-	if now, _ := b.environments.Get("a"); now.Revision != 5 {
+	if now, _ := b.environmentRegistry.Get("a"); now.Revision != 5 {
 		t.Errorf("a refused put changed it: %+v", now)
 	}
 	_, _, err = b.Environments.Put(asServer(t), request.Environment{ID: "../x"})
@@ -124,7 +124,7 @@ func TestEnvironmentsSetAnInterpreter(t *testing.T) {
 			wantCode(t, err, runtime.CodeInvalidInput, test.field)
 		})
 	}
-	if now, _ := b.environments.Get("a"); now.Revision != 1 {
+	if now, _ := b.environmentRegistry.Get("a"); now.Revision != 1 {
 		t.Errorf("a refused put changed it: %+v", now)
 	}
 	if env, err = put(request.Environment{PoolSize: ptr(4)}); err != nil || env.Warm == nil || env.RunnerRevision != 1 {
@@ -152,7 +152,7 @@ func TestEnvironmentsChangeTheirTenant(t *testing.T) {
 	if err != nil || r.Environment.Tenant != "t" {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if now, ok := b.runners.get(held.ID); !ok || now.State != runtime.RunnerClaimed || now.Tenant() != runtime.DefaultTenant {
+	if now, ok := b.runnerIndex.get(held.ID); !ok || now.State != runtime.RunnerClaimed || now.Tenant() != runtime.DefaultTenant {
 		t.Errorf("%+v", now)
 	}
 }
@@ -223,7 +223,7 @@ func TestIDsOfDeletedEnvironments(t *testing.T) {
 	if released, err := b.Runners.Release(asServer(t), r.ID); err != nil || !released {
 		t.Errorf("%v, %v", released, err)
 	}
-	wait.For(t, "the id is free", func() bool { return b.environments.Pool("a") == nil })
+	wait.For(t, "the id is free", func() bool { return b.environmentRegistry.Pool("a") == nil })
 	if err := put("u"); err != nil || !remove("u") {
 		t.Error(err)
 	}

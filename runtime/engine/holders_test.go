@@ -85,7 +85,7 @@ func TestHolderGetsANewRunnerAfterRelease(t *testing.T) {
 		},
 		"crashed": func(r runtime.Runner) {
 			b.fake.Kill(r.ID, runtime.GoneAgentDied)
-			wait.For(t, "it has ended", func() bool { _, there := b.runners.get(r.ID); return !there })
+			wait.For(t, "it has ended", func() bool { _, there := b.runnerIndex.get(r.ID); return !there })
 		},
 		"deleted": func(runtime.Runner) {
 			if _, err := b.Environments.Delete(asServer(t), "a", true); err != nil {
@@ -128,7 +128,7 @@ func TestHolderGetsANewRunnerAfterRelease(t *testing.T) {
 	b.fake.Kill(b.session(t, in, false).ID, runtime.GoneAgentDied)
 	wait.For(t, "no holder is known", func() (none bool) {
 		none = true
-		for range b.runners.byHolder.Range {
+		for range b.runnerIndex.byHolder.Range {
 			none = false
 		}
 		return none
@@ -145,9 +145,9 @@ func TestHolderGetsANewRunnerIfItsRunnerIsRemovedMeanwhile(t *testing.T) {
 	if _, err := b.Runners.Release(asServer(t), first.ID); err != nil {
 		t.Fatal(err)
 	}
-	wait.For(t, "it has ended", func() bool { _, there := b.runners.get(first.ID); return !there })
-	b.runners.byID.Store(first.ID, first) // as if this update arrived late
-	b.runners.recordHolder(first)
+	wait.For(t, "it has ended", func() bool { _, there := b.runnerIndex.get(first.ID); return !there })
+	b.runnerIndex.byID.Store(first.ID, first) // as if this update arrived late
+	b.runnerIndex.recordHolder(first)
 	if next := b.session(t, in, false); next.ID == first.ID {
 		t.Errorf("%s was gone", next.ID)
 	}

@@ -140,7 +140,7 @@ func TestRunningBatchesWaitForQuotas(t *testing.T) {
 // also after a restart, that others' still start.
 func TestRunningBatchesAreLimitedPerTenant(t *testing.T) {
 	b := newBed(t)
-	b.batches.shares.Limit = 4
+	b.batchTable.shares.Limit = 4
 	shared := true
 	if _, _, err := b.Environments.Put(asServer(t), request.Environment{ID: "a", Shared: &shared, PoolSize: ptr(0)}); err != nil {
 		t.Fatal(err)
@@ -174,7 +174,7 @@ func TestRunningBatchesAreLimitedPerTenant(t *testing.T) {
 	}
 	b.stop()
 	b.start(t)
-	b.batches.shares.Limit = 4
+	b.batchTable.shares.Limit = 4
 	full()
 	for _, batch := range all {
 		if _, err := b.Batches.Cancel(asServer(t), batch.ID); err != nil {
@@ -182,7 +182,7 @@ func TestRunningBatchesAreLimitedPerTenant(t *testing.T) {
 		}
 		b.awaitBatch(t, batch.ID)
 	}
-	wait.For(t, "all have ended", func() bool { return b.batches.len() == 0 })
+	wait.For(t, "all have ended", func() bool { return b.batchTable.len() == 0 })
 	runs("t")
 	runs("t")
 	full()

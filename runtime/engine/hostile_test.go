@@ -137,7 +137,7 @@ func TestAgentThatIgnoresLimitsLosesItsRunner(t *testing.T) {
 	if x.End.Outcome != runtime.OutcomeOutputLimit || x.Usage.OutputBytes > 1<<20 {
 		t.Errorf("%+v after %d bytes", x.End, x.Usage.OutputBytes)
 	}
-	wait.For(t, "the runner is removed", func() bool { _, there := b.runners.get(r.ID); return !there })
+	wait.For(t, "the runner is removed", func() bool { _, there := b.runnerIndex.get(r.ID); return !there })
 }
 
 func TestBrokenStreamsAreReopened(t *testing.T) {

@@ -204,7 +204,7 @@ func TestBatchesLabelTheirRunners(t *testing.T) {
 		if !slices.Equal(x.Labels, labels("of", of)) {
 			t.Errorf("%s: %v", of, x.Labels)
 		}
-		r, _ := b.runners.get(x.RunnerID)
+		r, _ := b.runnerIndex.get(x.RunnerID)
 		if got := len(r.Claim.Labels) > 0; got != (of != "claimed") {
 			t.Errorf("%s: its runner has %v", of, r.Claim.Labels)
 		}
@@ -225,7 +225,7 @@ func TestRunnersAreSearched(t *testing.T) {
 		}
 		ids = append(ids, r.ID)
 	}
-	first, _ := b.runners.get(ids[0])
+	first, _ := b.runnerIndex.get(ids[0])
 	user := func(name string) []runtime.LabelFilter { return []runtime.LabelFilter{{Name: "user", Value: &name}} }
 	for name, test := range map[string]struct {
 		filter request.Runners
@@ -239,7 +239,7 @@ func TestRunnersAreSearched(t *testing.T) {
 		"before then":    {request.Runners{To: first.CreatedAt, Labels: user("ada")}, 0},
 		"before shortly": {request.Runners{To: first.CreatedAt.Add(1), Labels: user("ada")}, 1},
 	} {
-		if got := b.runners.list(test.filter); len(got) != test.want {
+		if got := b.runnerIndex.list(test.filter); len(got) != test.want {
 			t.Errorf("%s: %d, not %d", name, len(got), test.want)
 		}
 	}

@@ -95,7 +95,7 @@ func TestReservationsCountAgainstQuotas(t *testing.T) {
 	b.config.Quotas.SetTenant(runtime.Tenant{ID: "physics", Quotas: runtime.Quotas{PoolRunners: &none}})
 	for i := range 20 {
 		id := runtime.EnvironmentID("c" + string(rune('a'+i)))
-		if _, exists := b.environments.Get(id); exists {
+		if _, exists := b.environmentRegistry.Get(id); exists {
 			wantQuota(t, put(id, "physics", 2, 64, 100), "poolRunners", "allows none")
 			if err := put(id, "physics", 0, 64, 100); err != nil {
 				t.Error(err)

@@ -62,14 +62,14 @@ func (e *Engine) restore(ctx context.Context) error {
 	for _, r := range runners {
 		known[r.Environment.ID] = append(known[r.Environment.ID], r)
 		byID[r.ID] = r
-		e.runners.byID.Store(r.ID, pool.Adopted(r, e.boot))
-		e.runners.recordHolder(r)
+		e.runnerIndex.byID.Store(r.ID, pool.Adopted(r, e.boot))
+		e.runnerIndex.recordHolder(r)
 		e.usage.Adopt(r)
 		if r.Claim.Key != "" {
 			e.claims.Put(r.Claim.Key, r.Claim.Input, r.ID)
 		}
 	}
-	e.environments.Restore(environments)
+	e.environmentRegistry.Restore(environments)
 
 	// Sessions come before pools: pools report the ends of runners to them, and must know from the
 	// start which runners are in use.
@@ -86,12 +86,12 @@ func (e *Engine) restore(ctx context.Context) error {
 			busy[id]++
 		}
 	}
-	if err := e.environments.RestorePools(ctx, known, busy); err != nil {
+	if err := e.environmentRegistry.RestorePools(ctx, known, busy); err != nil {
 		return err
 	}
 	// Now that their pools exist, the sessions and coordinators run.
 	for _, s := range sessions {
-		if err := e.resume(s, e.environments.Pool(byID[s.Runner()].Environment.ID)); err != nil {
+		if err := e.resume(s, e.environmentRegistry.Pool(byID[s.Runner()].Environment.ID)); err != nil {
 			return err
 		}
 	}

@@ -329,7 +329,7 @@ func TestRunContinuesAfterARestart(t *testing.T) {
 	if output, _ := b.events(t, x.ID, ""); output != text {
 		t.Errorf("%d bytes", len(output))
 	}
-	wait.For(t, "its runner is removed", func() bool { _, there := b.runners.get(x.RunnerID); return !there })
+	wait.For(t, "its runner is removed", func() bool { _, there := b.runnerIndex.get(x.RunnerID); return !there })
 }
 
 // TestRunnerOfAnEndedRunIsReleasedAfterARestart kills the server between storing the end and the release.
@@ -353,7 +353,7 @@ func TestRunnerOfAnEndedRunIsReleasedAfterARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.start(t)
-	wait.For(t, "its runner is removed", func() bool { _, there := b.runners.get(x.RunnerID); return !there })
+	wait.For(t, "its runner is removed", func() bool { _, there := b.runnerIndex.get(x.RunnerID); return !there })
 }
 
 // TestUseKeepsTheClaim checks that a used runner doesn't expire, even across restarts, and that it
@@ -389,7 +389,7 @@ func TestUseKeepsTheClaim(t *testing.T) {
 	if end := b.await(t, x.ID).End; end.Outcome != runtime.OutcomeExited {
 		t.Errorf("%+v", end)
 	}
-	wait.For(t, "its claim expires", func() bool { _, there := b.runners.get(r.ID); return !there })
+	wait.For(t, "its claim expires", func() bool { _, there := b.runnerIndex.get(r.ID); return !there })
 }
 
 // TestRestoreWaitsForNoAgent also checks that known state is returned immediately.

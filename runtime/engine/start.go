@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/audit"
 	"github.com/rockpool/rockpool/runtime/executions"
 	"github.com/rockpool/rockpool/runtime/output"
@@ -43,28 +44,28 @@ func (s *Executions) Start(ctx context.Context, in request.Start) (started runti
 // with the runner's tenant and the caller's scope of keys. It replaces a runner that the caller doesn't
 // see by an id that never existed. That id is refused like one of a runner that is gone, but only after
 // start has checked whether the key was used before.
-func (e *Engine) starting(ctx context.Context, in request.Start, kind string, start func(in request.Start) (id string, err error)) (err error) {
-	id, asked := "", in.RunnerID
-	defer func() { e.auth.Made(ctx, "startExecution", kind, id, in.Tenant, err) }()
-	p, err := e.auth.Allow(ctx, "startExecution")
-	if err != nil {
+func (e *Engine) starting(ctx context.Context, in request.Start, kind string, start func(in request.Start) (id string, err error)) error {
+	made := audit.NewMade(kind, "")
+	return e.auth.Make(ctx, "startExecution", made, func(p access.Principal) (err error) {
+		if p.Grant != nil && in.Privileged {
+			return runtime.Errorf(runtime.CodeForbidden, "a grant can't start privileged executions")
+		}
+		asked := in.RunnerID
+		in.Tenant, in.Keys = p.Tenant, p.Keys()
+		r, ok := e.runnerIndex.get(asked)
+		switch {
+		case ok && !p.SeesRunner(r), !ok && p.Grant != nil && p.Grant.Runner != asked:
+			in.RunnerID = runtime.NewRunnerID()
+		case ok:
+			in.Tenant = r.Tenant()
+		}
+		if made.ID, err = start(in); err == nil {
+			made.Tenant = in.Tenant
+		} else if in.RunnerID != asked && runtime.CodeOf(err) == runtime.CodeRunnerGone {
+			return runtime.Gone(asked)
+		}
 		return err
-	}
-	if p.Grant != nil && in.Privileged {
-		return runtime.Errorf(runtime.CodeForbidden, "a grant can't start privileged executions")
-	}
-	in.Tenant, in.Keys = p.Tenant, p.Keys()
-	r, ok := e.runners.get(asked)
-	switch {
-	case ok && !p.SeesRunner(r), !ok && p.Grant != nil && p.Grant.Runner != asked:
-		in.RunnerID = runtime.NewRunnerID()
-	case ok:
-		in.Tenant = r.Tenant()
-	}
-	if id, err = start(in); in.RunnerID != asked && runtime.CodeOf(err) == runtime.CodeRunnerGone {
-		return runtime.Gone(asked)
-	}
-	return err
+	})
 }
 
 // start stores an execution and runs it in a session. A retry with the same key returns the stored
@@ -134,7 +135,7 @@ func (e *Engine) start(ctx context.Context, in request.Start, x runtime.Executio
 	if err := e.jobs.Add(func(ctx context.Context) { s.Run(ctx, p) }); err != nil {
 		return runtime.Execution{}, err // it is recorded, so the next server starts it
 	}
-	if r, ok := e.runners.get(runner.ID); !ok || r.State != runtime.RunnerClaimed {
+	if r, ok := e.runnerIndex.get(runner.ID); !ok || r.State != runtime.RunnerClaimed {
 		s.RunnerGone(r.GoneReason) // the runner was gone before observe could find the session
 	}
 	return x, nil

@@ -183,7 +183,7 @@ func TestStatsWaitForNoPool(t *testing.T) {
 	held, release := make(chan struct{}), make(chan struct{})
 	var watch sync.WaitGroup
 	watch.Go(func() { // the owner is to wait for it
-		b.runners.feed.Remove(b.runners.feed.Watch("", func(runtime.Runner) bool { return true }, func(func(runtime.Runner)) { close(held); <-release }))
+		b.runnerIndex.feed.Remove(b.runnerIndex.feed.Watch("", func(runtime.Runner) bool { return true }, func(func(runtime.Runner)) { close(held); <-release }))
 	})
 	<-held
 	goOn := sync.OnceFunc(func() { close(release); watch.Wait() })
@@ -194,7 +194,7 @@ func TestStatsWaitForNoPool(t *testing.T) {
 		claimed <- err
 	}()
 	wait.For(t, "the owner is stuck", func() bool {
-		r := b.runners.list(request.Runners{EnvironmentID: "a", States: []runtime.RunnerState{runtime.RunnerClaiming}})
+		r := b.runnerIndex.list(request.Runners{EnvironmentID: "a", States: []runtime.RunnerState{runtime.RunnerClaiming}})
 		return len(r) == 1
 	})
 	read := make(chan activity.Stats, 1)

@@ -48,7 +48,7 @@ func TestNameOfADeletedTenantIsFreeOnceItsObjectsAreGone(t *testing.T) {
 		if _, err := b.Runners.Release(asServer(t), r.ID); err != nil {
 			t.Fatal(err)
 		}
-		wait.For(t, "the runner is removed", func() bool { _, there := b.runners.get(r.ID); return !there })
+		wait.For(t, "the runner is removed", func() bool { _, there := b.runnerIndex.get(r.ID); return !there })
 		b.await(t, x.ID)
 		ended, err := b.Executions.Get(asServer(t), x.ID, 0)
 		if err != nil {
@@ -105,7 +105,7 @@ func TestNewTenantDoesNotInheritIdempotencyKeys(t *testing.T) {
 		if _, err := b.Runners.Release(asServer(t), id); err != nil {
 			t.Fatal(err)
 		}
-		wait.For(t, "the runner is removed", func() bool { _, there := b.runners.get(id); return !there })
+		wait.For(t, "the runner is removed", func() bool { _, there := b.runnerIndex.get(id); return !there })
 	}
 	var collected []runtime.ExecutionID
 	live := func() []runtime.RunnerID {
@@ -162,7 +162,7 @@ func TestEnvironmentsAreBoundedByTenant(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 10_000 - 1 {
-		b.environments.Restore([]runtime.Environment{{ID: runtime.EnvironmentID(fmt.Sprint("physics-", i)), Tenant: physics, Revision: 1}})
+		b.environmentRegistry.Restore([]runtime.Environment{{ID: runtime.EnvironmentID(fmt.Sprint("physics-", i)), Tenant: physics, Revision: 1}})
 	}
 	wantCode(t, put("one-more", &physics), runtime.CodeLimitExceeded, "")
 	if err := errors.Join(put("physics", &physics), put("chemistry", &chemistry)); err != nil {

@@ -61,7 +61,7 @@ func (b *bed) laterFails(t *testing.T, in request.Claim) error {
 
 // held counts the runners that are claimed or being claimed.
 func (b *bed) held() (n int) {
-	for _, r := range b.runners.list(request.Runners{EnvironmentID: "a"}) {
+	for _, r := range b.runnerIndex.list(request.Runners{EnvironmentID: "a"}) {
 		if r.State == runtime.RunnerClaiming || r.State == runtime.RunnerClaimed {
 			n++
 		}
@@ -95,13 +95,13 @@ func TestTicketGetsARunner(t *testing.T) {
 	var last ticket.Ticket
 	for last = range watched {
 	}
-	if r, ok := b.runners.get(last.Runner); last.State != ticket.Claimed || !ok || r.State != runtime.RunnerClaimed {
+	if r, ok := b.runnerIndex.get(last.Runner); last.State != ticket.Claimed || !ok || r.State != runtime.RunnerClaimed {
 		t.Errorf("%+v: %+v", last, r)
 	}
 	if got, err := b.Tickets.Get(asServer(t), second.ID); err != nil || got != last {
 		t.Errorf("%+v, %v; want %+v", got, err, last)
 	}
-	if tenant, err := b.tickets.Tenant(second.ID); tenant != runtime.DefaultTenant || err != nil {
+	if tenant, err := b.ticketRegistry.Tenant(second.ID); tenant != runtime.DefaultTenant || err != nil {
 		t.Errorf("%q, %v", tenant, err)
 	}
 	wantCode(t, b.laterFails(t, request.Claim{EnvironmentID: "none"}), runtime.CodeEnvironmentNotFound, "")
@@ -144,7 +144,7 @@ func TestCancelledTicketsLeaveNoRunner(t *testing.T) {
 		}
 		got := b.later(t, in)
 		for range i % 7 * 1000 { // sooner or later
-			_, _ = b.tickets.Tenant(got.ID)
+			_, _ = b.ticketRegistry.Tenant(got.ID)
 		}
 		got, err := b.Tickets.Cancel(asServer(t), got.ID)
 		if err != nil {
@@ -210,5 +210,5 @@ func TestUnseenRunnersOfTicketsAreReleased(t *testing.T) {
 		}
 	}
 	close(starts)
-	wait.For(t, "the pool is empty", func() bool { return len(b.runners.list(request.Runners{})) == 0 })
+	wait.For(t, "the pool is empty", func() bool { return len(b.runnerIndex.list(request.Runners{})) == 0 })
 }

@@ -90,7 +90,7 @@ func TestATransferKeepsTheClaim(t *testing.T) {
 		return err == nil
 	})
 	b.expired(t, "a", 1)
-	if _, there := b.runners.get(r.ID); !there {
+	if _, there := b.runnerIndex.get(r.ID); !there {
 		t.Error("it expired while a file of it was open")
 	}
 	for range 2 { // the second one takes no other use away
@@ -98,7 +98,7 @@ func TestATransferKeepsTheClaim(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	wait.For(t, "its claim expires", func() bool { _, there := b.runners.get(r.ID); return !there })
+	wait.For(t, "its claim expires", func() bool { _, there := b.runnerIndex.get(r.ID); return !there })
 }
 
 // TestCompletedUploadNeverFails checks that, once the agent has put a file in place, no error is

@@ -3,8 +3,8 @@
 //
 // One goroutine, Pool.Run, owns all state in plain variables. All other goroutines send it messages.
 // Slow work runs in workers that Run waits for and that report back by messages. A pure function, Plan,
-// decides after every change what to start and to stop. A hint from the cluster only causes another
-// list of its runners.
+// decides after every change what to start and to stop; a use of a claimed runner is no such change. A
+// hint from the cluster only causes another list of its runners.
 //
 // A runner's state only moves forward, in loop.advance:
 //
@@ -210,6 +210,7 @@ func (p *Pool) Renew(ctx context.Context, id runtime.RunnerID) (runtime.Runner, 
 			return
 		}
 		o.renew(e, func(err error) { reply(e.Runner, err) })
+		o.renewed(e)
 	})
 }
 
@@ -227,6 +228,7 @@ func (p *Pool) use(ctx context.Context, id runtime.RunnerID, change int) (runtim
 		}
 		e.busy += change
 		o.renew(e, nil)
+		o.renewed(e)
 		reply(e.Runner, nil)
 	})
 }

@@ -28,6 +28,8 @@ type bed struct {
 	fake *clustertest.Fake
 	env  runtime.Environment
 
+	plans atomic.Int64 // how often the pool settled, at least
+
 	mu    sync.Mutex
 	ended map[runtime.RunnerID]runtime.Runner // by Ending
 }
@@ -68,6 +70,7 @@ func (b *bed) open() *Pool {
 func (b *bed) over(cluster Cluster) *Pool {
 	return New(b.env, nil, Options{
 		Cluster: cluster, Logger: zap.NewNop(), Observe: func(runtime.Runner) {}, Alert: AlertRule{Threshold: 0.5, Timeout: alertAfter},
+		Draining: func() bool { b.plans.Add(1); return false }, // each publish calls it
 		Ending: func(_ context.Context, r runtime.Runner) error {
 			b.mu.Lock()
 			defer b.mu.Unlock()

@@ -22,7 +22,7 @@ type Account struct {
 	pending int64                // of taken[Runners]: those of claims that still wait
 	waiting [resources]list.List // of chan struct{}, each closed when served; empty while there is room
 	claims  window
-	day     string        // of cpu and output, in UTC
+	day     time.Time     // of cpu and output; see dayOf
 	cpu     time.Duration // processor time used on that day
 	output  int64         // bytes printed on that day
 }
@@ -212,7 +212,7 @@ func (a *Account) Spend(used time.Duration, bytes int64) {
 
 // turn starts a new day if necessary. The caller holds mu.
 func (a *Account) turn(now time.Time) {
-	if day := dayOf(now); day != a.day {
+	if day := dayOf(now); !day.Equal(a.day) {
 		a.day, a.cpu, a.output = day, 0, 0
 	}
 }
@@ -232,12 +232,12 @@ func (a *Account) usage() Usage {
 	}
 }
 
-// dayOf returns the day of t in UTC. Days are only compared.
-func dayOf(t time.Time) string { return t.UTC().Format(time.DateOnly) }
+// dayOf returns the beginning of t's day in UTC.
+func dayOf(t time.Time) time.Time { return t.UTC().Truncate(24 * time.Hour) }
 
 // untilMidnight returns how long the present day in UTC still lasts.
 func untilMidnight(now time.Time) time.Duration {
-	return now.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(now)
+	return dayOf(now).Add(24 * time.Hour).Sub(now)
 }
 
 // minute is the length of the window of claims.

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/rockpool/rockpool/clients/socket"
+	"github.com/rockpool/rockpool/clients"
 )
 
 // A patientListener disconnects peers that read nothing for the time patience. A deadline for a
@@ -100,7 +100,7 @@ func (c *patientConn) Write(p []byte) (int, error) {
 		if c.cut.Load() { // checked after setting the deadline, so that a past deadline is never replaced unnoticed
 			return written, os.ErrDeadlineExceeded
 		}
-		n, err := c.Conn.Write(p[written:min(len(p), written+socket.WritePiece)])
+		n, err := c.Conn.Write(p[written:min(len(p), written+clients.WritePiece)])
 		written += n
 		if err != nil {
 			return written, err

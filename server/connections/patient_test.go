@@ -14,7 +14,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/rockpool/rockpool/clients/socket"
+	"github.com/rockpool/rockpool/clients"
 )
 
 // patientPipe returns a connection under test and its peer.
@@ -26,7 +26,7 @@ func patientPipe(patience time.Duration) (*patientConn, net.Conn) {
 func TestSlowReadersStayConnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, peer := patientPipe(time.Minute)
-		sent := bytes.Repeat([]byte("x"), 3*socket.WritePiece+1)
+		sent := bytes.Repeat([]byte("x"), 3*clients.WritePiece+1)
 		var got bytes.Buffer
 		done := make(chan error)
 		go func() {
@@ -36,7 +36,7 @@ func TestSlowReadersStayConnected(t *testing.T) {
 		}()
 		for { // a piece takes less than the patience, the whole takes more
 			time.Sleep(50 * time.Second)
-			if _, err := io.CopyN(&got, peer, socket.WritePiece); err != nil {
+			if _, err := io.CopyN(&got, peer, clients.WritePiece); err != nil {
 				break
 			}
 		}

@@ -148,7 +148,7 @@ type forwarded struct {
 // RemoteAddr returns the client's address.
 func (p *forwarded) RemoteAddr() net.Addr { return p.client }
 
-// Unwrap returns the underlying connection; see package socket.
+// Unwrap returns the underlying connection; see [clients.Within].
 func (p *forwarded) Unwrap() net.Conn { return p.Conn }
 
 func (p *forwarded) Read(b []byte) (int, error) {

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/rockpool/rockpool/clients"
-	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/test/pipes"
 	"github.com/rockpool/rockpool/test/tlstest"
 )
@@ -41,7 +40,7 @@ func speak(t *testing.T, window uint32, handle http.HandlerFunc) (code http2.Err
 		t.Fatal(err)
 	}
 	from := make(pipes.Listener, 1)
-	server := &http.Server{ConnContext: socket.ConnContext, ErrorLog: zap.NewStdLog(zap.NewNop()), Handler: clients.New(clients.Bounds{}).Handler(handle)}
+	server := &http.Server{ConnContext: clients.ConnContext, ErrorLog: zap.NewStdLog(zap.NewNop()), Handler: clients.New(clients.Bounds{}).Handler(handle)}
 	Configure(server)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(&tlsListener{from, certificates, zap.NewNop()}) }()

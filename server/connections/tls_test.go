@@ -19,8 +19,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/clients"
-	"github.com/rockpool/rockpool/clients/smuggling"
-	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/test/tlstest"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -42,7 +40,7 @@ type setup struct {
 // refusing serves requests that aren't misread with next.
 func refusing(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if status, err := smuggling.Check(w, r); err != nil {
+		if status, err := clients.CheckFraming(w, r); err != nil {
 			http.Error(w, err.Message, status)
 			return
 		}
@@ -66,7 +64,7 @@ func serve(t *testing.T, s setup, handler http.Handler) bed {
 		t.Fatal(err)
 	}
 	server := &http.Server{
-		Handler: b.peers.Handler(refusing(handler)), ConnContext: socket.ConnContext,
+		Handler: b.peers.Handler(refusing(handler)), ConnContext: clients.ConnContext,
 		ReadHeaderTimeout: max(s.headerTimeout, 100*time.Millisecond), MaxHeaderBytes: 16 << 10, ErrorLog: zap.NewStdLog(zap.NewNop()),
 	}
 	if s.headerTimeout == 0 {
@@ -360,7 +358,7 @@ func TestCloseDoesNotWaitForStalledClients(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		below := socket.Carrier(conn)
+		below := clients.Carrier(conn)
 		for _, size := range []int{1 << 20, 1} { // until the kernel takes not even a byte more
 			for err = nil; err == nil; {
 				_ = below.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
@@ -451,7 +449,7 @@ func TestOtherServersForwardTLS(t *testing.T) {
 	passing := Forward(front, 10, func() Leader { return leader })
 	defer passing.Close()
 	known := clients.New(clients.Bounds{})
-	server := &http.Server{ConnContext: socket.ConnContext, Handler: known.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := &http.Server{ConnContext: clients.ConnContext, Handler: known.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s %t %s", r.Proto, r.TLS != nil, r.RemoteAddr)
 	}))}
 	Configure(server)

@@ -1,10 +1,9 @@
-// Package socket guards connections: a write to a peer that reads nothing fails, and Vanished
-// reports whether the peer's kernel still responds.
-package socket
+package clients
 
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"errors"
 	"net"
 	"net/http"
@@ -18,13 +17,13 @@ import (
 
 type connKey struct{}
 
-// ConnContext is for http.Server: it makes a request's connection available through [Of].
+// ConnContext is for http.Server: it makes a request's connection available through [ConnOf].
 func ConnContext(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, conn)
 }
 
-// Of returns the connection of a request; nil if the server lacks ConnContext.
-func Of(ctx context.Context) net.Conn {
+// ConnOf returns the connection of a request; nil if the server lacks ConnContext.
+func ConnOf(ctx context.Context) net.Conn {
 	conn, _ := ctx.Value(connKey{}).(net.Conn)
 	return conn
 }
@@ -37,7 +36,7 @@ func TCP(conn net.Conn) *net.TCPConn {
 }
 
 // An encrypted connection changes what is written to the one below it: tls.Conn, for example.
-type encrypted interface{ NetConn() net.Conn }
+type encryptedConn interface{ NetConn() net.Conn }
 
 // Carrier returns the TCP connection that carries conn, encrypted or not; nil if none does. Don't
 // read from it or write to it.
@@ -46,7 +45,7 @@ func Carrier(conn net.Conn) *net.TCPConn {
 		if tcp := TCP(conn); tcp != nil {
 			return tcp
 		}
-		above, ok := Within[encrypted](conn)
+		above, ok := Within[encryptedConn](conn)
 		if !ok {
 			return nil
 		}
@@ -91,10 +90,10 @@ func Vanished(tcp *net.TCPConn) (gone, known bool) {
 	return gone, known && err == nil
 }
 
-// A Conn is a connection with a deadline for each write, which any progress extends. So it waits
+// A GuardedConn is a connection with a deadline for each write, which any progress extends. So it waits
 // for a slow reader, and ends the connection of one that reads nothing. It is safe for concurrent
 // use.
-type Conn struct {
+type GuardedConn struct {
 	net.Conn
 	Carrier  *net.TCPConn // see [Carrier]
 	tcp      *net.TCPConn // nil if it isn't plain TCP
@@ -125,10 +124,10 @@ func BoundUnsent(tcp *net.TCPConn) {
 	}
 }
 
-// guard returns a Conn with patience for each write, and limits the connection's unsent bytes.
-func guard(conn net.Conn, patience time.Duration) *Conn {
-	c := &Conn{Conn: conn, Carrier: Carrier(conn), tcp: TCP(conn), to: conn, patience: patience}
-	if below, ok := Within[encrypted](conn); ok {
+// guard returns a GuardedConn with patience for each write, and limits the connection's unsent bytes.
+func guard(conn net.Conn, patience time.Duration) *GuardedConn {
+	c := &GuardedConn{Conn: conn, Carrier: Carrier(conn), tcp: TCP(conn), to: conn, patience: patience}
+	if below, ok := Within[encryptedConn](conn); ok {
 		c.to, _ = below.(net.Conn)
 	}
 	if c.Carrier != nil {
@@ -139,10 +138,12 @@ func guard(conn net.Conn, patience time.Duration) *Conn {
 }
 
 // Quiet returns the time since the last read from the peer.
-func (c *Conn) Quiet() time.Duration { return time.Since(c.opened) - time.Duration(c.heard.Load()) }
+func (c *GuardedConn) Quiet() time.Duration {
+	return time.Since(c.opened) - time.Duration(c.heard.Load())
+}
 
 // Read implements net.Conn.
-func (c *Conn) Read(p []byte) (int, error) {
+func (c *GuardedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
 		c.heard.Store(int64(time.Since(c.opened)))
@@ -151,14 +152,14 @@ func (c *Conn) Read(p []byte) (int, error) {
 }
 
 // LimitWrites ends all writes after d, including the present one.
-func (c *Conn) LimitWrites(d time.Duration) {
+func (c *GuardedConn) LimitWrites(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.end = time.Now().Add(d)
 	_ = c.SetWriteDeadline(c.end) // it fails only for a closed connection
 }
 
-func (c *Conn) extend() error {
+func (c *GuardedConn) extend() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	deadline := time.Now().Add(c.patience)
@@ -169,7 +170,7 @@ func (c *Conn) extend() error {
 }
 
 // Write implements net.Conn.
-func (c *Conn) Write(p []byte) (int, error) {
+func (c *GuardedConn) Write(p []byte) (int, error) {
 	n, err := c.WriteAll(net.Buffers{p})
 	return int(n), err
 }
@@ -177,7 +178,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 // WriteLast writes p and nothing after it: later writes fail with net.ErrClosed. Without it, the
 // library would respond to a peer's close frame even if that was the response to ours. A browser
 // that gets two close frames reports neither code nor reason.
-func (c *Conn) WriteLast(p []byte) error {
+func (c *GuardedConn) WriteLast(p []byte) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	_, err := c.writeAll(net.Buffers{p})
@@ -186,13 +187,13 @@ func (c *Conn) WriteLast(p []byte) error {
 }
 
 // WriteAll writes the buffers as one message.
-func (c *Conn) WriteAll(buffers net.Buffers) (int64, error) {
+func (c *GuardedConn) WriteAll(buffers net.Buffers) (int64, error) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	return c.writeAll(buffers)
 }
 
-func (c *Conn) writeAll(buffers net.Buffers) (int64, error) {
+func (c *GuardedConn) writeAll(buffers net.Buffers) (int64, error) {
 	if c.last {
 		return 0, net.ErrClosed
 	}
@@ -216,7 +217,7 @@ func (c *Conn) writeAll(buffers net.Buffers) (int64, error) {
 
 // writePieces is for connections that can't report how much of a late write was accepted. It joins
 // short buffers, since each write is a TLS record and a system call.
-func (c *Conn) writePieces(buffers net.Buffers) (int64, error) {
+func (c *GuardedConn) writePieces(buffers net.Buffers) (int64, error) {
 	written := int64(0)
 	write := func(piece []byte) error {
 		if err := c.extend(); err != nil {
@@ -254,7 +255,7 @@ func (c *Conn) writePieces(buffers net.Buffers) (int64, error) {
 type Hijacker struct {
 	http.ResponseWriter
 	Patience time.Duration // for each write
-	Conn     *Conn         // nil until it is taken over
+	Conn     *GuardedConn  // nil until it is taken over
 }
 
 // Hijack implements http.Hijacker.
@@ -268,4 +269,30 @@ func (h *Hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	h.Conn = guard(conn, h.Patience)
 	return h.Conn, bufio.NewReadWriter(buffered.Reader, bufio.NewWriterSize(h.Conn, 512)), nil
+}
+
+// The first byte of a WebSocket's frames from a server (RFC 6455, section 5.2): whole messages,
+// without a mask.
+const (
+	OpText  = 0x81
+	OpClose = 0x88
+	OpPing  = 0x89
+	OpPong  = 0x8a
+)
+
+// Frame returns a frame.
+func Frame(op byte, payload []byte) []byte {
+	return append(AppendFrameHeader(nil, op, len(payload)), payload...)
+}
+
+// AppendFrameHeader appends the header of a frame with a payload of this size.
+func AppendFrameHeader(to []byte, op byte, size int) []byte {
+	switch {
+	case size < 126:
+		return append(to, op, byte(size))
+	case size < 1<<16:
+		return binary.BigEndian.AppendUint16(append(to, op, 126), uint16(size))
+	default:
+		return binary.BigEndian.AppendUint64(append(to, op, 127), uint64(size))
+	}
 }

@@ -1,6 +1,4 @@
-// Package smuggling ends connections at requests that a proxy may delimit differently from net/http,
-// and at requests with too many header fields.
-package smuggling
+package clients
 
 import (
 	"bytes"
@@ -13,7 +11,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Reader follows the requests on one connection by their bytes, as net/http does. It ends the
+// A framingReader follows the requests on one connection by their bytes, as net/http does. It ends the
 // connection at a request with both Content-Length and Transfer-Encoding, or with Transfer-Encoding
 // in HTTP/1.0. net/http accepts such a request and forgets that it had both. A proxy may see its
 // end elsewhere. The bytes that a client sends after it could then be answered to another client
@@ -22,12 +20,12 @@ import (
 // It also ends a head with more than maxFields fields: for many short fields, net/http uses 15
 // times the memory of their text.
 //
-// It gives net/http the beginning of such a head with a header field of its own, which [Check]
-// finds. So the client gets this response in its turn, after those to earlier requests.
-type Reader struct {
-	Refused func(why Reason) // required; called once
+// It gives net/http the beginning of such a head with a header field of its own, which
+// [CheckFraming] finds. So the client gets this response in its turn, after those to earlier requests.
+type framingReader struct {
+	refused func(why Bound) // required; called once, with Framing or Fields
 
-	state  state
+	state  framingState
 	line   []byte // of an unfinished line of a head, or about a chunk; its start and end if cut
 	cut    bool   // the middle of line is dropped
 	coded  bool   // the head has Transfer-Encoding
@@ -40,45 +38,35 @@ type Reader struct {
 	over    bool
 }
 
-// A Reason is why a request is refused.
-type Reason string
-
-// The reasons.
-const (
-	Lengths Reason = "FRAMING" // it has two lengths
-	Fields  Reason = "FIELDS"  // it has too many header fields
-)
-
-// A state is the part of the protocol that the next byte belongs to.
-type state int
+// A framingState is the part of the protocol that the next byte belongs to.
+type framingState int
 
 const (
-	start     state = iota // before a request; line ends are skipped
-	inRequest              // in its first line
+	beforeRequest framingState = iota // line ends are skipped
+	inRequest                         // in its first line
 	inHead
 	inBody
 	inSize // of a chunk
 	inChunk
 	inChunkEnd
 	inTrailer
-	off // the connection no longer speaks HTTP
+	notHTTP // the connection no longer speaks HTTP
 )
 
-// header is the field with which a Reader marks the head of a refused request, for Check.
-const header = "Rockpool-Framing"
+// framingHeader is the field with which a framingReader marks the head of a refused request, for CheckFraming.
+const framingHeader = "Rockpool-Framing"
 
-// ending ends a refused head, with the reason.
-const ending = header + ": %s\r\nConnection: close\r\n\r\n"
+// framingEnding ends a refused head, with the reason.
+const framingEnding = framingHeader + ": %s\r\nConnection: close\r\n\r\n"
 
 // maxFields is the largest number of fields in a head.
 const maxFields = 100
 
-// Check returns the status and the error with which to refuse a request whose head a Reader has
-// ended, or nil. The connection ends after the response. A request of HTTP/2, which
-// no Reader follows, is refused only for too many fields.
-func Check(w http.ResponseWriter, r *http.Request) (status int, refused *runtime.Error) {
-	why, ended := r.Header[header]
-	tooMany := ended && why[0] == string(Fields)
+// CheckFraming returns the status and the error with which to refuse a request whose head its connection has
+// ended, or nil. The connection ends after the response. A request of HTTP/2 is refused only for too many fields.
+func CheckFraming(w http.ResponseWriter, r *http.Request) (status int, refused *runtime.Error) {
+	why, ended := r.Header[framingHeader]
+	tooMany := ended && why[0] == Fields.String()
 	if r.ProtoMajor == 2 {
 		fields := 0
 		for _, values := range r.Header {
@@ -99,11 +87,11 @@ func Check(w http.ResponseWriter, r *http.Request) (status int, refused *runtime
 	return 0, nil
 }
 
-// Off ends the checks, because the connection no longer speaks HTTP.
-func (f *Reader) Off() { f.state = off }
+// off ends the checks, because the connection no longer speaks HTTP.
+func (f *framingReader) off() { f.state = notHTTP }
 
-// Read reads from conn.
-func (f *Reader) Read(conn net.Conn, p []byte) (int, error) {
+// read reads from conn.
+func (f *framingReader) read(conn net.Conn, p []byte) (int, error) {
 	if f.over {
 		n := copy(p, f.instead)
 		if f.instead = f.instead[n:]; n == 0 && len(p) > 0 {
@@ -112,7 +100,7 @@ func (f *Reader) Read(conn net.Conn, p []byte) (int, error) {
 		return n, nil
 	}
 	n, err := conn.Read(p)
-	if n > 0 && f.state != off {
+	if n > 0 && f.state != notHTTP {
 		if taken := f.scan(p[:n]); taken < n || f.over {
 			f.over, f.line = true, nil
 			return taken, nil
@@ -123,10 +111,10 @@ func (f *Reader) Read(conn net.Conn, p []byte) (int, error) {
 
 // scan processes what was read, and returns how many of the bytes net/http may get. If that isn't
 // all, the connection ends after them.
-func (f *Reader) scan(p []byte) int {
+func (f *framingReader) scan(p []byte) int {
 	for at := 0; at < len(p); {
 		switch f.state {
-		case start:
+		case beforeRequest:
 			if p[at] == '\r' || p[at] == '\n' {
 				at++
 				continue
@@ -141,7 +129,7 @@ func (f *Reader) scan(p []byte) int {
 			switch {
 			case f.left > 0:
 			case f.state == inBody:
-				f.state = start
+				f.state = beforeRequest
 			default:
 				f.state = inChunkEnd
 			}
@@ -174,7 +162,7 @@ func (f *Reader) scan(p []byte) int {
 const longLine = 128
 
 // keep adds a part to the unfinished line. Of a long line it keeps only the start and the end.
-func (f *Reader) keep(part []byte) {
+func (f *framingReader) keep(part []byte) {
 	f.line = append(f.line, part...)
 	if len(f.line) > 2*longLine {
 		f.line = append(f.line[:longLine], f.line[len(f.line)-longLine:]...)
@@ -183,7 +171,7 @@ func (f *Reader) keep(part []byte) {
 }
 
 // end processes a line without its '\n'. It reports whether the connection continues.
-func (f *Reader) end(line []byte) bool {
+func (f *framingReader) end(line []byte) bool {
 	line, crlf := bytes.CutSuffix(line, []byte("\r"))
 	switch f.state {
 	case inRequest:
@@ -200,7 +188,7 @@ func (f *Reader) end(line []byte) bool {
 		case f.left > 0:
 			f.state = inBody
 		default:
-			f.state = start
+			f.state = beforeRequest
 		}
 	case inSize:
 		// RFC 9112, 7.1.1: a size may have extensions after a semicolon.
@@ -217,7 +205,7 @@ func (f *Reader) end(line []byte) bool {
 		return crlf && len(line) == 0
 	case inTrailer:
 		if len(line) == 0 {
-			f.state = start
+			f.state = beforeRequest
 		}
 	}
 	return true
@@ -226,7 +214,7 @@ func (f *Reader) end(line []byte) bool {
 // field processes a line of the head. A line that continues the one before (obs-fold) is also
 // checked as a field, since a proxy may read it so. A long line is refused if its middle could
 // contain a length of the body.
-func (f *Reader) field(line []byte) bool {
+func (f *framingReader) field(line []byte) bool {
 	name, value, _ := bytes.Cut(line, []byte(":"))
 	if f.fields++; f.fields > maxFields {
 		return f.refuse(Fields)
@@ -235,25 +223,25 @@ func (f *Reader) field(line []byte) bool {
 	name = bytes.TrimSpace(name)
 	switch long := f.cut || len(line) > 2*longLine; {
 	case long && (folded || bytes.EqualFold(name, []byte("Transfer-Encoding")) || bytes.EqualFold(name, []byte("Content-Length"))):
-		return f.refuse(Lengths)
+		return f.refuse(Framing)
 	case bytes.EqualFold(name, []byte("Transfer-Encoding")):
 		f.coded = true
 	case bytes.EqualFold(name, []byte("Content-Length")):
 		f.sized = true
 		n, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 63)
 		if f.left = int64(n); err != nil {
-			return f.refuse(Lengths)
+			return f.refuse(Framing)
 		}
 	}
 	if f.coded && (f.sized || !f.modern) {
-		return f.refuse(Lengths)
+		return f.refuse(Framing)
 	}
 	return true
 }
 
 // refuse ends the connection at this request, and gives net/http the end of its head.
-func (f *Reader) refuse(why Reason) bool {
-	f.Refused(why)
-	f.instead = fmt.Appendf(nil, ending, why)
+func (f *framingReader) refuse(why Bound) bool {
+	f.refused(why)
+	f.instead = fmt.Appendf(nil, framingEnding, why)
 	return false
 }

@@ -1,4 +1,4 @@
-package smuggling
+package clients
 
 import (
 	"bufio"
@@ -17,10 +17,10 @@ import (
 	"testing"
 )
 
-// A refusals counts refused requests.
-type refusals struct{ lengths, fields atomic.Int64 }
+// A refusedRequests counts refused requests.
+type refusedRequests struct{ lengths, fields atomic.Int64 }
 
-func (r *refusals) count(why Reason) {
+func (r *refusedRequests) count(why Bound) {
 	if why == Fields {
 		r.fields.Add(1)
 	} else {
@@ -28,40 +28,40 @@ func (r *refusals) count(why Reason) {
 	}
 }
 
-// A listener gives its connections to Readers.
-type listener struct {
+// A framingListener gives its connections to framingReaders.
+type framingListener struct {
 	net.Listener
-	refused *refusals
+	refused *refusedRequests
 }
 
-func (l listener) Accept() (net.Conn, error) {
+func (l framingListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
-	return &conn{Conn: c, reader: Reader{Refused: l.refused.count}}, err
+	return &framedConn{Conn: c, reader: framingReader{refused: l.refused.count}}, err
 }
 
-type conn struct {
+type framedConn struct {
 	net.Conn
-	reader Reader
+	reader framingReader
 }
 
-func (c *conn) Read(p []byte) (int, error) { return c.reader.Read(c.Conn, p) }
+func (c *framedConn) Read(p []byte) (int, error) { return c.reader.read(c.Conn, p) }
 
-func (c *conn) CloseWrite() error { return c.Conn.(*net.TCPConn).CloseWrite() }
+func (c *framedConn) CloseWrite() error { return c.Conn.(*net.TCPConn).CloseWrite() }
 
-// framed serves through Readers. It responds to each request with its path and the length of its
+// framed serves through framingReaders. It responds to each request with its path and the length of its
 // body.
-func framed(t testing.TB) (address string, refused *refusals) {
+func framed(t testing.TB) (address string, refused *refusedRequests) {
 	t.Helper()
-	refused = &refusals{}
+	refused = &refusedRequests{}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if status, err := Check(w, r); err != nil {
+		if status, err := CheckFraming(w, r); err != nil {
 			w.WriteHeader(status)
 			return
 		}
 		n, err := io.Copy(io.Discard, r.Body)
 		_, _ = fmt.Fprintf(w, "%s %d %v", r.URL.Path, n, err)
 	}))
-	server.Listener = listener{server.Listener, refused}
+	server.Listener = framingListener{server.Listener, refused}
 	server.Start()
 	t.Cleanup(server.Close)
 	return server.Listener.Addr().String(), refused
@@ -207,7 +207,7 @@ func FuzzFramingFollowsNetHTTP(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, text []byte, seed uint64) {
-		follow := &Reader{Refused: func(Reason) {}}
+		follow := &framingReader{refused: func(Bound) {}}
 		given := follow.split(text, seed)
 		from := bytes.NewReader(text[:given])
 		in := bufio.NewReader(from)
@@ -232,8 +232,8 @@ func FuzzFramingFollowsNetHTTP(f *testing.F) {
 			if _, err := io.Copy(io.Discard, r.Body); err != nil {
 				return
 			}
-			to := &Reader{Refused: func(Reason) {}}
-			if taken := to.split(text[:position()], seed); !to.over && to.state != start {
+			to := &framingReader{refused: func(Bound) {}}
+			if taken := to.split(text[:position()], seed); !to.over && to.state != beforeRequest {
 				t.Fatalf("net/http sees the end of a request after %q, framing is in state %d after %d bytes", text[begun:position()], to.state, taken)
 			}
 		}
@@ -241,7 +241,7 @@ func FuzzFramingFollowsNetHTTP(f *testing.F) {
 }
 
 // split scans text in pieces of random sizes. It returns how many bytes net/http may get.
-func (f *Reader) split(text []byte, seed uint64) (given int) {
+func (f *framingReader) split(text []byte, seed uint64) (given int) {
 	sizes := rand.New(rand.NewPCG(seed, 0))
 	for at := 0; at < len(text) && !f.over; {
 		size := min(1+sizes.IntN(300), len(text)-at)
@@ -251,10 +251,10 @@ func (f *Reader) split(text []byte, seed uint64) (given int) {
 	return given
 }
 
-// BenchmarkFraming measures a Reader with a request of 1 KiB.
+// BenchmarkFraming measures a framingReader with a request of 1 KiB.
 func BenchmarkFraming(b *testing.B) {
 	text := []byte(fmt.Sprintf("POST / HTTP/1.1\r\nHost: x\r\nAccept: */*\r\nUser-Agent: bench\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", 1<<10, strings.Repeat("x", 1<<10)))
-	f := &Reader{Refused: func(Reason) {}}
+	f := &framingReader{refused: func(Bound) {}}
 	b.ReportAllocs()
 	for b.Loop() {
 		if f.scan(text) != len(text) {
