@@ -169,7 +169,7 @@ func FuzzFinderAnswers(f *testing.F) {
 	f.Add(found)
 	f.Add(changes)
 	f.Fuzz(func(t *testing.T, stream []byte) {
-		answer := func() net.Conn { return &answered{Reader: bytes.NewReader(stream)} }
+		answer := func() net.Conn { return &answeredConn{Reader: bytes.NewReader(stream)} }
 		if found, err := SearchFiles(t.Context(), answer(), Search{Name: "*", Most: 2}); err == nil && (len(found.Matches) > 2 || found.Skipped < 0) {
 			t.Errorf("%+v", found)
 		}
@@ -183,15 +183,15 @@ func FuzzFinderAnswers(f *testing.F) {
 	})
 }
 
-// answered is a connection that already holds its answer.
-type answered struct {
+// answeredConn is a connection that already holds its answer.
+type answeredConn struct {
 	discard
 	*bytes.Reader
 }
 
-func (a *answered) Read(p []byte) (int, error) { return a.Reader.Read(p) }
+func (a *answeredConn) Read(p []byte) (int, error) { return a.Reader.Read(p) }
 
-func (a *answered) Write(p []byte) (int, error) { return len(p), nil }
+func (a *answeredConn) Write(p []byte) (int, error) { return len(p), nil }
 
 func TestFrameBounds(t *testing.T) {
 	for _, test := range []struct {

@@ -146,8 +146,8 @@ func (v *View) rows(all []client.RunningExecution, now time.Time) []row {
 	rows := make([]row, 0, len(all))
 	for _, x := range all {
 		r := row{of: x}
-		if x.Marks.StartedAt != nil {
-			r.elapsed = max(0, now.Sub(*x.Marks.StartedAt))
+		if x.Timestamps.StartedAt != nil {
+			r.elapsed = max(0, now.Sub(*x.Timestamps.StartedAt))
 		}
 		if u := x.UsageNow; u != nil {
 			s := v.sample(x.Id, u)

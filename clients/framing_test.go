@@ -67,7 +67,7 @@ func framed(t testing.TB) (address string, refused *refusedRequests) {
 	return server.Listener.Addr().String(), refused
 }
 
-// exchange sends text in pieces of this size; 0: in one piece. It returns the responses until the server
+// exchange sends text in pieces of this size; 0 means in one piece. It returns the responses until the server
 // ends the connection, or until there are enough.
 func exchange(t *testing.T, address, text string, piece, answers int) (got []string, ended bool) {
 	t.Helper()
@@ -124,7 +124,7 @@ func TestRequestsWithTwoLengthsAreRefused(t *testing.T) {
 	refused := int64(0)
 	for name, test := range map[string]struct {
 		text string
-		want []string // "": the connection ends
+		want []string // "" means the connection ends
 	}{
 		"length first":            {at("a") + "Content-Length: 5\r\n" + chunked + after, []string{"400"}},
 		"encoding first":          {at("a") + "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n" + after, []string{"400"}},

@@ -21,25 +21,25 @@ func encrypted(w http.ResponseWriter, r *http.Request) (_ http.ResponseWriter, e
 	if r.ProtoMajor != 2 {
 		return w, func() {}
 	}
-	patient := &patientWriter{ResponseWriter: w, control: http.NewResponseController(w)}
-	return patient, patient.extend // for data that net/http writes afterwards
+	writer := &deadlineWriter{ResponseWriter: w, control: http.NewResponseController(w)}
+	return writer, writer.extend // for data that net/http writes afterwards
 }
 
 const takenPatience = 2 * time.Minute // same as for connections
 
-// A patientWriter sets a deadline for each piece of a response.
-type patientWriter struct {
+// A deadlineWriter sets a deadline for each piece of a response.
+type deadlineWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 }
 
 // Unwrap returns the underlying writer, for http.ResponseController.
-func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *deadlineWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-func (w *patientWriter) extend() { _ = w.control.SetWriteDeadline(time.Now().Add(takenPatience)) }
+func (w *deadlineWriter) extend() { _ = w.control.SetWriteDeadline(time.Now().Add(takenPatience)) }
 
 // Write writes p in pieces, each with its own deadline.
-func (w *patientWriter) Write(p []byte) (int, error) {
+func (w *deadlineWriter) Write(p []byte) (int, error) {
 	defer func() { _ = w.control.SetWriteDeadline(time.Time{}) }() // otherwise the response would end while nothing is written
 	for written := 0; ; {
 		w.extend()

@@ -39,10 +39,10 @@ func (d *testAPI) Register(services Services, routes *Routes) {
 	})))
 }
 
-type testCallers struct{ book *identity.Registry }
+type testCallers struct{ registry *identity.Registry }
 
 func (c testCallers) Known(_ *http.Request, text string) (identity.Caller, error) {
-	return c.book.Authenticate(text)
+	return c.registry.Authenticate(text)
 }
 
 // A request counts as an operation from before its body is read until it is answered. A DELETE is
@@ -84,9 +84,9 @@ func TestRequestsAreOperations(t *testing.T) {
 
 func TestRequestsAreAuthenticatedAndCounted(t *testing.T) {
 	const token = "a token of enough characters"
-	book := identity.New(identity.Config{FirstToken: token, Key: make([]byte, 32), Logger: zap.NewNop()})
+	registry := identity.New(identity.Config{FirstToken: token, Key: make([]byte, 32), Logger: zap.NewNop()})
 	mux, api, counts := http.NewServeMux(), new(testAPI), new(Counts)
-	Mount(mux, Services{}, testCallers{book}, counts, api)
+	Mount(mux, Services{}, testCallers{registry}, counts, api)
 	request := func(id, shown string) (status int) {
 		r := httptest.NewRequest(http.MethodGet, "/test/"+id, nil)
 		r.Header.Set("X-Token", shown)

@@ -42,13 +42,13 @@ func newBoundedHolder(t *testing.T, firstToken string, bounds clients.Bounds) ho
 	b := newBedWith(t, lowFake{fake}, fake, bedOptions{Token: firstToken, site: site{Settings: transport.Settings{Peers: known}}})
 	h := holder{world: &world{bed: b, t: t, schema: schema()}, peers: known}
 	if firstToken == "" {
-		_, _, err := h.book.PutTenant(t.Context(), "physics", nil, nil)
+		_, _, err := h.registry.PutTenant(t.Context(), "physics", nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return h
 	}
-	if _, _, err := h.book.PutTenant(t.Context(), "physics", nil, nil); err != nil {
+	if _, _, err := h.registry.PutTenant(t.Context(), "physics", nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	o := h.make("physics")
@@ -153,7 +153,7 @@ func TestRevokedTokenEndsItsOperations(t *testing.T) {
 	h := newHolder(t, testToken)
 	token, text := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
 	h.checkEnd(text, "the token was revoked", []string{longPoll, following, claiming, watching}, func() {
-		if _, err := h.book.RevokeToken(t.Context(), access.Server(), token.ID, false); err != nil {
+		if _, err := h.registry.RevokeToken(t.Context(), access.Server(), token.ID, false); err != nil {
 			t.Error(err)
 		}
 	})
@@ -164,7 +164,7 @@ func TestGrantEndsWithItsToken(t *testing.T) {
 	h := newHolder(t, testToken)
 	token, text := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
 	h.checkEnd(h.granted(text, time.Hour), "the token was revoked", []string{longPoll, following}, func() {
-		if _, err := h.book.RevokeToken(t.Context(), access.Server(), token.ID, false); err != nil {
+		if _, err := h.registry.RevokeToken(t.Context(), access.Server(), token.ID, false); err != nil {
 			t.Error(err)
 		}
 	})
@@ -173,11 +173,11 @@ func TestGrantEndsWithItsToken(t *testing.T) {
 // granted returns a grant to watch the holder's execution.
 func (h holder) granted(token string, life time.Duration) string {
 	h.t.Helper()
-	known, err := h.book.Authenticate(token)
+	known, err := h.registry.Authenticate(token)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	text, _, err := h.book.Sign(known.Principal, access.Grant{Execution: runtime.ExecutionID(h.execution), Rights: []access.Right{access.Watch}}, life)
+	text, _, err := h.registry.Sign(known.Principal, access.Grant{Execution: runtime.ExecutionID(h.execution), Rights: []access.Right{access.Watch}}, life)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -228,7 +228,7 @@ func (h holder) expires(t *testing.T, says string, lasting func(life time.Durati
 func TestFirstTokenEndsAnonymousAccess(t *testing.T) {
 	h := newHolder(t, "")
 	h.checkEnd("", "requires tokens", []string{watching}, func() {
-		_, _, err := h.book.CreateToken(t.Context(), access.Anonymous(), identity.NewToken{Kind: access.KindToken, Name: "first", Role: access.Admin, AllTenants: true})
+		_, _, err := h.registry.CreateToken(t.Context(), access.Anonymous(), identity.NewToken{Kind: access.KindToken, Name: "first", Role: access.Admin, AllTenants: true})
 		if err != nil {
 			t.Error(err)
 		}
@@ -321,7 +321,7 @@ func TestSignedAddressEndsWithItsToken(t *testing.T) {
 		Runner    struct{ File struct{ DownloadURL string } }
 	}
 	h.mustSendAs(text, `query($x: ID!, $r: ID!) { execution(id: $x) { outputUrl } runner(id: $r) { file(path: "a.txt") { downloadUrl } } }`, in{"x": h.execution, "r": h.own.runner}, &out)
-	known, _ := h.book.Authenticate(other)
+	known, _ := h.registry.Authenticate(other)
 	addresses := []string{out.Execution.OutputURL, out.Runner.File.DownloadURL}
 	status := func(address, shown string) int {
 		t.Helper()
@@ -356,7 +356,7 @@ func TestSignedAddressEndsWithItsToken(t *testing.T) {
 			}
 		}
 	}
-	if _, err := h.book.RevokeToken(t.Context(), access.Server(), token.ID, false); err != nil {
+	if _, err := h.registry.RevokeToken(t.Context(), access.Server(), token.ID, false); err != nil {
 		t.Fatal(err)
 	}
 	for _, address := range addresses {

@@ -27,7 +27,7 @@ func served(t *testing.T, options site) (url string, logs *observer.ObservedLogs
 	if options.AllowedHosts == nil {
 		options.AllowedHosts = []string{"127.0.0.1", "localhost"}
 	}
-	options.Book = bedOptions{}.book(t, nil)
+	options.Registry = bedOptions{}.newRegistry(t, nil)
 	server := httptest.NewServer(options.handler(nil))
 	t.Cleanup(server.Close)
 	return server.URL, logs

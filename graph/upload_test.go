@@ -59,7 +59,7 @@ func TestUploadFileWritesTheFilesOfAForm(t *testing.T) {
 	ab := [2]string{"map", `{"0": ["variables.a"], "1": ["variables.b"]}`}
 	for name, test := range map[string]struct {
 		form  form
-		sizes [2]any // of the written files; nil: refused
+		sizes [2]any // of the written files; nil means refused
 		error string // in the first error's message
 	}{
 		"two files":          {form{operations(two, runner, none), ab, {"0", "x"}, {"1", "yy"}}, [2]any{1.0, 2.0}, ""},

@@ -118,7 +118,7 @@ func TestDrainEndsStartingRunners(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	t.Logf("%d of %d had their place when it was drained", len(ids)-waited, len(ids))
+	t.Logf("%d of %d had their allocation when it was drained", len(ids)-waited, len(ids))
 }
 
 // A runner that gets its allocation while the machine begins to drain is never made.

@@ -30,7 +30,7 @@ func known(t *testing.T, state runtime.RunnerState) (*Cluster, *memoryStore, *en
 	}
 	e := c.newEntry(runtime.Runner{ID: "a", Environment: hostEnvironment(), State: state, CreatedAt: time.Now()}, runtime.PriorityRefill, runner.Record{})
 	close(e.recorded)
-	c.entries["a"], e.led = e, true
+	c.entries["a"], e.started = e, true
 	if err := c.put(t.Context(), e.info, runner.Record{}); err != nil {
 		t.Fatal(err)
 	}

@@ -222,11 +222,11 @@ func TestGVisorLimits(t *testing.T) {
 		t.Errorf("%+v, %v: want %d MiB taken", status.Capacity, err, takes.MemoryMiB)
 	}
 
-	own := func(exit agent.Exit) agent.Own {
-		if exit.Own == nil {
-			return agent.Own{}
+	own := func(exit agent.Exit) agent.CommandCounts {
+		if exit.PerCommand == nil {
+			return agent.CommandCounts{}
 		}
-		return *exit.Own
+		return *exit.PerCommand
 	}
 	// The number of processes is exactly the limit.
 	count := "i=0; while [ $i -lt %n% ]; do sleep 60 & i=$((i+1)); done; echo all"

@@ -113,14 +113,14 @@ func TestRemoveAtAnyTime(t *testing.T) {
 	}
 }
 
-// A gathering launcher blocks removals until several run concurrently.
-type gathering struct {
+// A gatheringLauncher launcher blocks removals until several run concurrently.
+type gatheringLauncher struct {
 	host.Launcher
 	missing atomic.Int64
 	all     chan struct{} // closed when all have arrived
 }
 
-func (g *gathering) Remove(ctx context.Context, id, group string) error {
+func (g *gatheringLauncher) Remove(ctx context.Context, id, group string) error {
 	if g.missing.Add(-1) == 0 {
 		close(g.all)
 	}
@@ -139,7 +139,7 @@ func TestManyConcurrentRunners(t *testing.T) {
 	b.config.Parallel = 2
 	b.open()
 	ids := make([]runtime.RunnerID, 20)
-	together := &gathering{Launcher: b.host.Launcher, all: make(chan struct{})}
+	together := &gatheringLauncher{Launcher: b.host.Launcher, all: make(chan struct{})}
 	together.missing.Store(int64(2 * b.config.Parallel))
 	b.host.Launcher = together
 	b.run()
@@ -232,13 +232,13 @@ func TestMissingHelperIsReported(t *testing.T) {
 	}
 }
 
-// A repairing launcher repairs something after a failed create, before the server sees the error.
-type repairing struct {
+// A repairingLauncher launcher repairs something after a failed create, before the server sees the error.
+type repairingLauncher struct {
 	host.Launcher
 	repair func()
 }
 
-func (r *repairing) Create(ctx context.Context, group string, q helper.Request, listener *os.File) (helper.Answer, error) {
+func (r *repairingLauncher) Create(ctx context.Context, group string, q helper.Request, listener *os.File) (helper.Answer, error) {
 	answer, err := r.Launcher.Create(ctx, group, q, listener)
 	if err != nil {
 		r.repair()
@@ -255,7 +255,7 @@ func TestRestoredHelperEndsTheRetries(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	b.host.Launcher = &repairing{b.host.Launcher, func() { move(".hidden", "") }}
+	b.host.Launcher = &repairingLauncher{b.host.Launcher, func() { move(".hidden", "") }}
 	b.run()
 	move("", ".hidden")
 	id := b.begin(hostEnvironment())

@@ -316,10 +316,10 @@ func (unable) Do(context.Context, string, helper.Request) error {
 func testKilledCreates(t *testing.T) {
 	b := networked(t)
 	tables := 0
-	b.killCreates(networkEnvironment(runtime.Network{Access: true, ExposedPorts: []int{8000}}), func(place string) {
+	b.killCreates(networkEnvironment(runtime.Network{Access: true, ExposedPorts: []int{8000}}), func(stage string) {
 		all := len(ownTables(t))
-		if fenced := place == "checked" || place == "running"; fenced && all != tables+1 {
-			t.Errorf("killed at %q it left %d tables after %d", place, all, tables)
+		if fenced := stage == "checked" || stage == "running"; fenced && all != tables+1 {
+			t.Errorf("killed at %q it left %d tables after %d", stage, all, tables)
 		}
 		tables = all
 	})

@@ -100,7 +100,7 @@ func TestRestoreKeepsLiveRunners(t *testing.T) {
 		}
 	}
 	if lost != 2 {
-		t.Errorf("%d places are lost", lost)
+		t.Errorf("%d allocations are lost", lost)
 	}
 	b.expect(claimed, "cat file", "kept")
 	b.expect(b.begin(hostEnvironment()), "echo hi", "hi")
@@ -384,18 +384,18 @@ func atSomeMoment(t testing.TB, about time.Duration) context.Context {
 	return ctx
 }
 
-// killCreates kills helpers during creates: at each place where something is left, and at random
+// killCreates kills helpers during creates: at each stage where something is left, and at random
 // moments.
-func (b *bench) killCreates(env runtime.Environment, left func(place string)) {
+func (b *bench) killCreates(env runtime.Environment, left func(stage string)) {
 	b.t.Helper()
-	for _, place := range sandboxtest.Deaths {
-		if err := launch.WriteProgram(b.host.Direct.Path, sandboxtest.Dying(b.t, place)); err != nil {
+	for _, stage := range sandboxtest.Deaths {
+		if err := launch.WriteProgram(b.host.Direct.Path, sandboxtest.Dying(b.t, stage)); err != nil {
 			b.t.Fatal(err)
 		}
 		if err := b.create(b.t.Context(), env); err == nil {
-			b.t.Errorf("a helper outlived %q", place)
+			b.t.Errorf("a helper outlived %q", stage)
 		}
-		left(place)
+		left(stage)
 	}
 	if err := launch.WriteProgram(b.host.Direct.Path, b.config.Helper); err != nil {
 		b.t.Fatal(err)
@@ -416,15 +416,15 @@ func TestKilledCreates(t *testing.T) {
 	b := newBench(t)
 	groups := 0
 	pids, _ := b.host.Trees.Controller("pids")
-	b.killCreates(hostEnvironment(), func(place string) {
+	b.killCreates(hostEnvironment(), func(stage string) {
 		all, err := filepath.Glob(filepath.Join(pids.Mount, b.config.CgroupParent, "*", cgroup.Commands))
 		if err != nil || len(all) != groups+1 {
-			t.Errorf("killed at %q it left %d groups after %d (%v)", place, len(all), groups, err)
+			t.Errorf("killed at %q it left %d groups after %d (%v)", stage, len(all), groups, err)
 		}
 		groups = len(all)
 		// A first process that isn't the agent yet ends with the maker.
-		wait.For(t, "first processes end", func() bool { return len(b.processes()) == 0 || place == "running" })
-		if place == "running" && len(b.processes()) == 0 {
+		wait.For(t, "first processes end", func() bool { return len(b.processes()) == 0 || stage == "running" })
+		if stage == "running" && len(b.processes()) == 0 {
 			t.Error("the agent didn't outlive its maker")
 		}
 	})

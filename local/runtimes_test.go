@@ -63,7 +63,7 @@ func TestRuntime(t *testing.T) {
 	if got, want := limitOf(t, pid, "pids", "pids.max"), b.most(48+spec.AgentRoomThreads); got != want { // as with libcontainer
 		t.Fatalf("pids.max is %s, want %s", got, want)
 	}
-	if _, exit := b.sh(id, "exec python3 -c 'x = bytearray(1 << 30)'"); exit.Signal != "SIGKILL" || exit.Own == nil || exit.Own.OOMKills == 0 {
+	if _, exit := b.sh(id, "exec python3 -c 'x = bytearray(1 << 30)'"); exit.Signal != "SIGKILL" || exit.PerCommand == nil || exit.PerCommand.OOMKills == 0 {
 		t.Errorf("a program that needs 1 GiB of 128 MiB: %+v", exit)
 	}
 	status, err := b.Status(t.Context())

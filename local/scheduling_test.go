@@ -79,7 +79,7 @@ func TestRunnersWaitForCapacity(t *testing.T) {
 	if err := b.Start(t.Context(), never, env, runtime.PriorityWaiting); err != nil {
 		t.Fatal(err)
 	}
-	wait.For(t, "it waits in its new place", func() bool {
+	wait.For(t, "it waits at its new position", func() bool {
 		e := b.evaluations(never)[0]
 		return e.Status == runtime.EvaluationBlocked && e.Priority == int(runtime.PriorityWaiting)
 	})

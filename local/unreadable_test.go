@@ -44,7 +44,7 @@ func TestUnreadableCountersAreReported(t *testing.T) {
 			id: id, info: runtime.Runner{ID: id, State: runtime.RunnerIdle},
 			runner: runner.New(runner.Config{ID: id, Logger: c.config.Logger, Host: &host.Host{}}, runner.Status{State: runtime.RunnerIdle}),
 		}
-		c.entries[id].runner.Sandbox.Counters.Hold(cgroup.Groups{Memory: group, Processes: group, CPU: group}, 0)
+		c.entries[id].runner.Sandbox.Counters.Open(cgroup.Groups{Memory: group, Processes: group, CPU: group}, 0)
 		t.Cleanup(c.entries[id].runner.Sandbox.Counters.Close)
 	}
 	counts(t, sound)

@@ -105,7 +105,7 @@ func (s *Server) openListeners(ctx context.Context) (err error) {
 		if err != nil {
 			return fmt.Errorf("%w; set another address with --peer-listen", err)
 		}
-		s.peers = connections.Patient(peers)
+		s.peers = connections.WithDeadlines(peers)
 	}
 	if s.config.DebugAddress != "" {
 		if s.debug, err = (&net.ListenConfig{}).Listen(ctx, "tcp", s.config.DebugAddress); err != nil {
@@ -128,7 +128,7 @@ func (s *Server) listen(ctx context.Context) (net.Listener, error) {
 	for end := time.Now().Add(listenPatience); ; {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, network, address)
 		if err == nil {
-			return connections.Patient(listener), nil
+			return connections.WithDeadlines(listener), nil
 		}
 		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
 			if errors.Is(err, syscall.EADDRINUSE) && s.Socket == "" {

@@ -31,7 +31,7 @@ func (s *Server) handlers(streams context.Context, known *clients.Limiter, reque
 		session = people.Secret
 	}
 	gate := &routes.Gate{
-		Hosts: s.config.AllowedHosts, Origins: s.config.AllowedOrigins, Open: s.book.Open, Logger: s.logger.Named("graph"),
+		Hosts: s.config.AllowedHosts, Origins: s.config.AllowedOrigins, Open: s.registry.Open, Logger: s.logger.Named("graph"),
 		Pages: web.New().Serve, SignIn: people, Next: s.routes(known, session),
 	}
 	return known.Handler(s.access.Handler(requests.handler(streams, gate)))
@@ -46,7 +46,7 @@ func (s *Server) routes(known *clients.Limiter, session func(r *http.Request) (s
 		languages = language.Default()
 	}
 	measured, links := versions.New(&s.Engine.Services, languages), download.NewLinks(s.key)
-	admission := &routes.Admission{Registry: s.book, Session: session, Failed: s.Engine.FailureRecorder()}
+	admission := &routes.Admission{Registry: s.registry, Session: session, Failed: s.Engine.FailureRecorder()}
 	settings := transport.Settings{MaxBody: c.MaxBody, Peers: known, Operation: routes.Operation, Admit: admission.Admit}.WithDefaults()
 	starting := transport.Starting{Over: s.Engine.Restored()}
 	o := routes.Options{

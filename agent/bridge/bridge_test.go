@@ -386,16 +386,16 @@ func TestHostileFramesEndTheBridge(t *testing.T) {
 	}
 }
 
-// cancelled is a stream whose own context was cancelled.
-type cancelled struct{ net.Conn }
+// cancelledStream is a stream whose own context was cancelled.
+type cancelledStream struct{ net.Conn }
 
-func (cancelled) Read([]byte) (int, error) { return 0, fmt.Errorf("read: %w", context.Canceled) }
+func (cancelledStream) Read([]byte) (int, error) { return 0, fmt.Errorf("read: %w", context.Canceled) }
 
 // A caller must not take the cancelled context of the stream below the bridge for its own.
 func TestBrokenBridgeDoesNotLookLikeACancelledCaller(t *testing.T) {
 	here, there := net.Pipe()
 	defer there.Close()
-	c, err := NewClient(cancelled{here})
+	c, err := NewClient(cancelledStream{here})
 	if err != nil {
 		t.Fatal(err)
 	}

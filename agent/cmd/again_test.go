@@ -16,7 +16,7 @@ func TestCommandsRunAfterAnEndedOne(t *testing.T) {
 	loop := []string{"sh", "-c", "echo on; (setsid sleep 1000 &); while :; do :; done"}
 	for name, first := range map[string]struct {
 		start agent.Start
-		end   func(*agent.Session) error // after its first output; nil: it ends on its own
+		end   func(*agent.Session) error // after its first output; nil means it ends on its own
 		cause agent.Cause
 	}{
 		"a time limit":             {start: agent.Start{Argv: loop, TimeLimit: time.Second}, cause: agent.CauseTimeLimit},

@@ -89,7 +89,7 @@ func TestWatchesAreBounded(t *testing.T) {
 	_, err := agent.WatchFiles(t.Context(), f.dial(), agent.Watch{})
 	wantCode(t, err, agent.ErrTooMany)
 	all[0].Close()
-	wait.For(t, "a place is free", func() bool {
+	wait.For(t, "a slot is free", func() bool {
 		w, err := agent.WatchFiles(t.Context(), f.dial(), agent.Watch{})
 		if err == nil {
 			w.Close()

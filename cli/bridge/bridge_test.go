@@ -27,7 +27,7 @@ type mcpServer struct {
 	session string // that it knows
 	seen    []string
 	deleted chan string
-	serve   http.HandlerFunc // instead; nil: as an MCP server
+	serve   http.HandlerFunc // instead; nil means an MCP server
 }
 
 func (d *mcpServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -108,13 +108,13 @@ func TestUploadsRestartWherePossible(t *testing.T) {
 	}
 }
 
-// A starting is a writer that calls start when the first line is written to it.
-type starting struct {
+// A startingWriter is a writer that calls start when the first line is written to it.
+type startingWriter struct {
 	start func()
 	text  string
 }
 
-func (s *starting) Write(p []byte) (int, error) {
+func (s *startingWriter) Write(p []byte) (int, error) {
 	if s.text == "" {
 		s.start()
 	}
@@ -124,7 +124,7 @@ func (s *starting) Write(p []byte) (int, error) {
 
 // refusing returns a socket that refuses connections until the first line is written to errs.
 // Afterwards handler serves it.
-func refusing(t *testing.T, handler http.HandlerFunc) (socket string, errs *starting) {
+func refusing(t *testing.T, handler http.HandlerFunc) (socket string, errs *startingWriter) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "s")
 	listener, err := net.Listen("unix", socket)
@@ -138,7 +138,7 @@ func refusing(t *testing.T, handler http.HandlerFunc) (socket string, errs *star
 	server := httptest.NewUnstartedServer(handler)
 	_ = server.Listener.Close()
 	t.Cleanup(server.Close)
-	return socket, &starting{start: func() {
+	return socket, &startingWriter{start: func() {
 		if server.Listener, err = net.Listen("unix", filepath.Join(filepath.Dir(socket), "new")); err == nil {
 			err = os.Rename(filepath.Join(filepath.Dir(socket), "new"), socket)
 		}

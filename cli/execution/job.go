@@ -40,7 +40,7 @@ type Job struct {
 	Runner      string
 	Files       []client.FileInput
 	Protected   bool     // the files are: programs can't change them
-	Build       []string // command to run first; its output goes to Err. Empty: none
+	Build       []string // command to run first; its output goes to Err. Empty means none
 	Command     []string
 	Directory   string // working directory of both; empty for the image's
 	CommandLine string // to show instead of Command, if that contains a script of ours

@@ -249,13 +249,13 @@ func TestTooManyRequests(t *testing.T) {
 	}
 }
 
-// beginning is an API whose requests start a run and return.
-type beginning struct {
+// beginningAPI is an API whose requests start a run and return.
+type beginningAPI struct {
 	api
 	used clients.Usage
 }
 
-func (b *beginning) Register(services compat.Services, routes *compat.Routes) {
+func (b *beginningAPI) Register(services compat.Services, routes *compat.Routes) {
 	a := &api{Services: services, files: newCache(1)}
 	by := compat.Authentication{Shown: func(*http.Request) string { return "" }}
 	routes.Handle("/", services.Authenticated(by, a.answering(func(w http.ResponseWriter, r *http.Request) (any, error) {
@@ -277,7 +277,7 @@ func TestInvalidUTF8IsRefused(t *testing.T) {
 	const size = 100_000
 	all, mux := clients.New(clients.Bounds{Bodies: 2 * size}), http.NewServeMux()
 	services := compat.Services{Engine: &engine.New(clustertest.NewFake(), nil, engine.Config{Logger: zap.NewNop()}).Services, Languages: language.Default(), MaxBody: 1 << 20, Peers: all, Logger: zap.NewNop()}
-	compat.Mount(mux, services, anybody{}, new(compat.Counts), new(beginning))
+	compat.Mount(mux, services, anybody{}, new(compat.Counts), new(beginningAPI))
 	for body, field := range map[string]string{
 		`"sourcecode": "` + strings.Repeat("\xff", size):                                        "run_spec.sourcecode: isn't",
 		`"sourcecode": "\ud800`:                                                                 "run_spec.sourcecode: has half",
@@ -295,7 +295,7 @@ func TestInvalidUTF8IsRefused(t *testing.T) {
 
 // A run counts as an operation, but holds nothing of its request.
 func TestRunsCountAsOperations(t *testing.T) {
-	all, of, mux := clients.New(clients.Bounds{Bodies: 1 << 20}), new(beginning), http.NewServeMux()
+	all, of, mux := clients.New(clients.Bounds{Bodies: 1 << 20}), new(beginningAPI), http.NewServeMux()
 	compat.Mount(mux, compat.Services{Engine: &engine.New(clustertest.NewFake(), nil, engine.Config{Logger: zap.NewNop()}).Services, MaxBody: 1 << 20, Peers: all, Logger: zap.NewNop()}, anybody{}, new(compat.Counts), of)
 	w := httptest.NewRecorder()
 	mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"run_spec": {"sourcecode": "`+strings.Repeat("x", 100_000)+`"}}`)))

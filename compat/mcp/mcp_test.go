@@ -97,7 +97,7 @@ func TestRunProgramReturnsTheResult(t *testing.T) {
 func TestBinaryOutputIsAlsoBase64(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
-	var session opened
+	var session openResult
 	a.call("open_session", object{"environment": "shell"}, &session)
 	data := []byte{0xff, 0xfe, 'a', 0}
 	var done wrote
@@ -124,7 +124,7 @@ func TestProgressCarriesLiveOutputAndCancellingEndsTheExecution(t *testing.T) {
 		t.Run(tool, func(t *testing.T) {
 			b := newBed(t, nil)
 			a := b.agent(firstToken)
-			var session opened
+			var session openResult
 			a.call("open_session", object{"environment": "shell"}, &session)
 			arguments := map[string]object{"run_program": {"environment": "shell"}, "execute": {"session": session.Session}}[tool]
 			arguments["shell"] = "count 1000000000 1000"
@@ -223,7 +223,7 @@ func TestLiveOutputReportsOmissions(t *testing.T) {
 func TestImagesAreSentOnce(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
-	var session opened
+	var session openResult
 	a.call("open_session", object{"environment": "shell"}, &session)
 	image := []byte("\x89PNG\r\n\x1a\n\xff")
 	a.call("write_files", object{"session": session.Session, "files": []object{{"path": "a.png", "base64": base64.StdEncoding.EncodeToString(image)}}}, &wrote{})
@@ -237,7 +237,7 @@ func TestImagesAreSentOnce(t *testing.T) {
 func TestSessionsForgetLostRunners(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
-	var session opened
+	var session openResult
 	a.call("open_session", object{"environment": "shell"}, &session)
 	if _, err := b.engine.Runners.Release(access.With(t.Context(), access.Server()), runtime.RunnerID(session.Session)); err != nil {
 		t.Fatal(err)
@@ -276,7 +276,7 @@ func TestCancelledCallsReleaseTheirRunner(t *testing.T) {
 func TestSessionsKeepFilesUntilTheyAreClosed(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
-	var session opened
+	var session openResult
 	a.call("open_session", object{"environment": "shell"}, &session)
 	a.call("write_files", object{"session": session.Session, "files": []object{{"path": "a/b.txt", "text": "hello wörld"}}}, &wrote{})
 	var list listing
@@ -301,7 +301,7 @@ func TestSessionsKeepFilesUntilTheyAreClosed(t *testing.T) {
 	if done.Stdout != "hi\n" || b.held() != 1 {
 		t.Errorf("%+v, %d held", done, b.held())
 	}
-	var end closed
+	var end closeResult
 	if a.call("close_session", object{"session": session.Session}, &end); !end.Closed || b.held() != 0 {
 		t.Errorf("%+v, %d held", end, b.held())
 	}
@@ -314,7 +314,7 @@ func TestSessionsKeepFilesUntilTheyAreClosed(t *testing.T) {
 func TestErrorsSayWhatToDoNext(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
-	var session opened
+	var session openResult
 	a.call("open_session", object{"language": "python3"}, &session)
 	if session.Environment != "python" {
 		t.Errorf("%+v", session)
@@ -385,7 +385,7 @@ func TestErrorsSayWhatToDoNext(t *testing.T) {
 func FuzzArguments(f *testing.F) {
 	b := newBed(f, nil)
 	a := b.agent(firstToken)
-	var session opened
+	var session openResult
 	a.call("open_session", object{"environment": "shell"}, &session)
 	all := tools()
 	for i := range all {
@@ -431,7 +431,7 @@ func entriesText(page audit.Page) string {
 func TestUnwantedProgressCostsNothing(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
-	var session opened
+	var session openResult
 	a.call("open_session", object{"environment": "shell"}, &session)
 	s := b.api.sessionOf(a)
 	c := &call{session: s, request: &request{hold: new(clients.Reservation)}, ctx: s.ctx, until: time.Now().Add(wait.Limit)}

@@ -29,7 +29,7 @@ func TestSessionsEndWithTheMCPSession(t *testing.T) {
 			}
 		},
 		"token revoked": func(t *testing.T, b *bed, _ *agent, id string) {
-			if _, err := b.book.RevokeToken(t.Context(), access.Server(), id, false); err != nil {
+			if _, err := b.registry.RevokeToken(t.Context(), access.Server(), id, false); err != nil {
 				t.Error(err)
 			}
 		},
@@ -42,7 +42,7 @@ func TestSessionsEndWithTheMCPSession(t *testing.T) {
 			b := newBed(t, nil)
 			token, id := b.token("physics")
 			a := b.agent(token)
-			a.call("open_session", object{"environment": "shell"}, &opened{})
+			a.call("open_session", object{"environment": "shell"}, &openResult{})
 			if b.held() != 1 {
 				t.Fatalf("%d held", b.held())
 			}
@@ -73,7 +73,7 @@ func TestEndOfASessionCancelsItsCalls(t *testing.T) {
 	for message := ""; !strings.Contains(message, "1\n"); {
 		message = wait.Receive(t, a.progress, "live output")
 	}
-	if _, err := b.book.RevokeToken(t.Context(), access.Server(), id, false); err != nil {
+	if _, err := b.registry.RevokeToken(t.Context(), access.Server(), id, false); err != nil {
 		t.Fatal(err)
 	}
 	wait.Receive(t, ended, "the end of the call")
@@ -86,7 +86,7 @@ func TestSessionsOfOtherTokensAreUnknown(t *testing.T) {
 	same, _ := b.token("physics")
 	other, _ := b.token("chemistry")
 	a := b.agent(mine)
-	var session opened
+	var session openResult
 	a.call("open_session", object{"environment": "shell"}, &session)
 	for _, token := range []string{mine, same, other, firstToken} { // mine: another MCP session
 		foreign := b.agent(token)
@@ -96,7 +96,7 @@ func TestSessionsOfOtherTokensAreUnknown(t *testing.T) {
 			arguments["session"] = session.Session
 			foreign.refused(tool, arguments, runtime.CodeRunnerGone, "")
 		}
-		var end closed
+		var end closeResult
 		if foreign.call("close_session", object{"session": session.Session}, &end); end.Closed {
 			t.Error("another one closed it")
 		}
@@ -197,10 +197,10 @@ func TestGrantsOpenNoSessions(t *testing.T) {
 	b := newBed(t, nil)
 	token, id := b.token(runtime.DefaultTenant)
 	a := b.agent(token)
-	var session opened
+	var session openResult
 	a.call("open_session", object{"environment": "shell"}, &session)
 	by := access.Principal{Kind: access.KindToken, ID: id, Role: access.Client, Tenant: runtime.DefaultTenant}
-	grant, _, err := b.book.Sign(by, access.Grant{Runner: runtime.RunnerID(session.Session), Rights: []access.Right{access.Watch}}, time.Hour)
+	grant, _, err := b.registry.Sign(by, access.Grant{Runner: runtime.RunnerID(session.Session), Rights: []access.Right{access.Watch}}, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func TestGrantsOpenNoSessions(t *testing.T) {
 func TestCallsWhoseClientLeftAreCounted(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
-	var session opened
+	var session openResult
 	a.call("open_session", object{"environment": "shell"}, &session)
 	s := b.api.sessionOf(a)
 	b.quiet()
@@ -293,7 +293,7 @@ func TestSessionThatEndsBeforeItsFirstMessage(t *testing.T) {
 func TestCallsHaveTheAPIsLimits(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
-	var session opened
+	var session openResult
 	a.call("open_session", object{"environment": "shell"}, &session)
 	b.quiet()
 	ctx, cancel := context.WithCancel(t.Context())

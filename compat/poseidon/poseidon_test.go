@@ -416,7 +416,7 @@ func TestStoppingServerEndsNoExecution(t *testing.T) {
 	for name, stop := range map[string]func(bed){
 		"server": func(b bed) { b.stop() },
 		"token": func(b bed) {
-			if _, err := b.book.RevokeToken(b.t.Context(), access.Server(), b.tokenID, false); err != nil {
+			if _, err := b.registry.RevokeToken(b.t.Context(), access.Server(), b.tokenID, false); err != nil {
 				b.t.Fatal(err)
 			}
 		},

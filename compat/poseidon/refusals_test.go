@@ -37,7 +37,7 @@ func reads(t testing.TB, ws *websocket.Conn) string {
 // limit sets the quotas of a tenant.
 func (b bed) limit(tenant runtime.TenantID, quotas runtime.Quotas) {
 	b.t.Helper()
-	if _, _, err := b.book.PutTenant(b.t.Context(), tenant, nil, &quotas); err != nil {
+	if _, _, err := b.registry.PutTenant(b.t.Context(), tenant, nil, &quotas); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -270,7 +270,7 @@ func TestGrantsCannotStartExecutions(t *testing.T) {
 	b := newBed(t, Options{}).as("one", access.Operator)
 	runner := b.claim()
 	url := b.execute(runner, "cat")
-	caller, err := b.book.Authenticate(b.token)
+	caller, err := b.registry.Authenticate(b.token)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +278,7 @@ func TestGrantsCannotStartExecutions(t *testing.T) {
 		Runner: runtime.RunnerID(strings.TrimPrefix(runner, "/runners/")),
 		Rights: []access.Right{access.Watch, access.Stdin, access.Cancel, access.FilesRead, access.FilesWrite, access.Execute},
 	}
-	text, _, err := b.book.Sign(caller.Principal, grant, time.Hour)
+	text, _, err := b.registry.Sign(caller.Principal, grant, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}

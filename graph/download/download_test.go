@@ -188,7 +188,7 @@ func TestDownloadsAreCompleteOrBreak(t *testing.T) {
 	for name, test := range map[string]struct {
 		source source
 		ranged string
-		want   string // "": the connection breaks
+		want   string // "" means the connection breaks
 		opened int
 	}{
 		"whole":                 {source{versions: []string{long}}, "", long, 1},

@@ -337,12 +337,12 @@ func TestFeedsShareOneLimitOfMemory(t *testing.T) {
 // Sizes of a terminal have no output that counts, and there can be many.
 func TestEventsWithoutOutputCount(t *testing.T) {
 	start := &node{ready: make(chan struct{})}
-	f := &feed{feeds: new(Feeds), tail: start, oldest: start, places: map[string]*node{"": start}, bytes: start.cost()}
+	f := &feed{feeds: new(Feeds), tail: start, oldest: start, nodes: map[string]*node{"": start}, bytes: start.cost()}
 	for i := range 100_000 {
 		size := events.Event{Kind: events.Resized, Cursor: strconv.Itoa(i)}
 		f.append(&node{item: Item{Event: size}, ready: make(chan struct{})})
 	}
-	if len(f.places) > keep/extra || f.bytes > keep || f.places["99999"] != f.tail {
-		t.Errorf("%d events are kept, and count as %d bytes", len(f.places), f.bytes)
+	if len(f.nodes) > keep/extra || f.bytes > keep || f.nodes["99999"] != f.tail {
+		t.Errorf("%d events are kept, and count as %d bytes", len(f.nodes), f.bytes)
 	}
 }

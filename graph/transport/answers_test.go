@@ -256,7 +256,7 @@ func TestSubscriptionsAreChargedForTheirAnswers(t *testing.T) {
 	h.release()
 	settings := Settings{}.WithDefaults()
 	h.charging(t.Context())
-	large := following(func() (Message, error) { return Message{Payload: make([]byte, 2<<20)}, nil })
+	large := streamFunc(func() (Message, error) { return Message{Payload: make([]byte, 2<<20)}, nil })
 	if err := settings.pump(t.Context(), large, newSendQueue().queue("", settings.Budget), h, false); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
 		t.Errorf("more than there is: %v", err)
 	}
@@ -270,7 +270,7 @@ func TestSubscriptionsReleaseEachAnswer(t *testing.T) {
 	settings := Settings{}.WithDefaults()
 	ctx := graphql.WithOperationContext(h.charging(t.Context()), &graphql.OperationContext{Operation: &ast.OperationDefinition{Operation: ast.Subscription}})
 	left := 10
-	stream := following(func() (Message, error) {
+	stream := streamFunc(func() (Message, error) {
 		if left--; left < 0 {
 			return Message{}, io.EOF
 		}
@@ -285,11 +285,11 @@ func TestSubscriptionsReleaseEachAnswer(t *testing.T) {
 	}
 }
 
-// following is a stream.
-type following func() (Message, error)
+// streamFunc is a stream.
+type streamFunc func() (Message, error)
 
-func (f following) Next(context.Context) (Message, error) { return f() }
-func (following) Close()                                  {}
+func (f streamFunc) Next(context.Context) (Message, error) { return f() }
+func (streamFunc) Close()                                  {}
 
 // A message that arrives slowly holds its memory for clients.MaxBodyTime at most.
 func TestSlowMessagesEndTheWebSocket(t *testing.T) {

@@ -93,7 +93,7 @@ func (c *connection) write(ctx context.Context, end context.CancelCauseFunc) {
 		clear(messages)
 		b.reset()
 		if err != nil {
-			end(closing{code: closeAbnormally, reason: "the peer takes nothing"})
+			end(closeReason{code: closeAbnormally, reason: "the peer takes nothing"})
 		}
 	}
 }

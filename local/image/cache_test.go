@@ -184,7 +184,7 @@ func TestPulledImageIsStored(t *testing.T) {
 		}
 	}
 	if seen, err := os.ReadDir(filepath.Join(root, "workspace")); err != nil || len(seen) > 0 {
-		t.Errorf("a place of the runner's has %v (%v)", seen, err)
+		t.Errorf("a path in the runner has %v (%v)", seen, err)
 	}
 	b.clean(digest)
 	b.stop()

@@ -31,7 +31,7 @@ const (
 
 // A door is a registry's authentication. Its error messages repeat what they were sent.
 type door struct {
-	token string // URL of the token service; "": it accepts the password itself
+	token string // URL of the token service; "" means it accepts the password itself
 	open  atomic.Bool
 }
 

@@ -70,7 +70,7 @@ func TestPausesOfAnswers(t *testing.T) {
 			name   string
 			status int
 			header func() http.Header
-			want   time.Duration // 0: none
+			want   time.Duration // 0 means none
 		}{
 			{"429 without a time", 429, nil, usualPause},
 			{"429 with seconds", 429, func() http.Header { return http.Header{"Retry-After": {"300"}} }, 300 * time.Second},

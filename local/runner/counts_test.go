@@ -25,7 +25,7 @@ func wantStats(t *testing.T, counts *health.TaskCounts, want health.TaskStats) {
 // counted runs a runner with shared counters, calls do after a while, and ends the server.
 func counted(counts *health.TaskCounts, w *world, do func(*Runner)) {
 	w.counts = counts
-	r, leave := led(w, starting)
+	r, leave := start(w, starting)
 	pass(time.Minute)
 	do(r)
 	pass(time.Hour)

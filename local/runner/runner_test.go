@@ -33,7 +33,7 @@ func want[T comparable](t *testing.T, what string, got []T, want ...T) {
 func TestLifeOfATask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{}
-		task, leave := led(w, starting)
+		task, leave := start(w, starting)
 		defer leave()
 		pass(time.Second)
 		if s := w.last(); s.State != runtime.RunnerIdle || s.Process == nil || s.Process.PID != 1 || s.Slot == nil || *s.Slot != 7 {
@@ -55,7 +55,7 @@ func TestLifeOfATask(t *testing.T) {
 func TestEndsByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{}
-		task, leave := led(w, starting)
+		task, leave := start(w, starting)
 		defer leave()
 		pass(time.Second)
 		w.procs[0].end()
@@ -77,7 +77,7 @@ func TestEndsByItself(t *testing.T) {
 func TestUnwatchableTaskIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{blind: true, deaf: true}
-		task, leave := led(w, starting)
+		task, leave := start(w, starting)
 		defer leave()
 		if err := task.Wait(t.Context()); err != nil {
 			t.Fatal(err)
@@ -109,7 +109,7 @@ func TestStartsThatFail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := &world{starts: test.starts, unusable: test.unusable, destroys: test.destroys, saves: test.saves}
-				_, leave := led(w, starting)
+				_, leave := start(w, starting)
 				pass(time.Minute)
 				leave()
 				s := w.last()
@@ -137,7 +137,7 @@ func TestStartsThatFail(t *testing.T) {
 func TestFailureIsReportedBetweenAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{starts: []error{&sandbox.Failure{Message: "broken", Err: errors.New("detail")}}}
-		_, leave := led(w, starting)
+		_, leave := start(w, starting)
 		pass(500 * time.Millisecond)
 		if s := w.last(); s.State != runtime.RunnerStarting || s.Message != "broken" {
 			t.Errorf("it is %+v", s)
@@ -154,7 +154,7 @@ func TestFailureIsReportedBetweenAttempts(t *testing.T) {
 func TestClientsSeeOnlyPublicEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{starts: []error{&sandbox.Failure{Message: "broken", Err: errors.New("/secret/path")}}}
-		_, leave := led(w, starting)
+		_, leave := start(w, starting)
 		pass(5 * time.Second)
 		running := told(w.last())
 		want(t, "while it runs", running[:4], "It was placed on a machine.", "Its sandbox is being prepared.", "It could not be started: broken.", running[3])
@@ -207,7 +207,7 @@ func TestFailedStopHookIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		busy := errors.New("busy")
 		w := &world{stops: []error{busy, busy}}
-		task, leave := led(w, starting)
+		task, leave := start(w, starting)
 		defer leave()
 		pass(time.Second)
 		task.Stop(Exit{})
@@ -226,7 +226,7 @@ func TestRemovalIsRetriedFiveTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		busy := errors.New("busy")
 		w := &world{deaf: true, destroys: []error{busy, busy, busy, busy, busy, busy}}
-		task, leave := led(w, starting)
+		task, leave := start(w, starting)
 		defer leave()
 		pass(time.Second)
 		began := time.Now()
@@ -276,7 +276,7 @@ func TestRemovedIsSavedAfterTheRemoval(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := &world{destroys: slices.Repeat([]error{busy}, test.fails)}
-				task, leave := led(w, starting)
+				task, leave := start(w, starting)
 				defer leave()
 				pass(time.Second)
 				w.procs[0].end()
@@ -302,7 +302,7 @@ func TestFailureBetweenStopAndWaitIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		busy := errors.New("busy")
 		w := &world{destroys: []error{busy, busy}}
-		task, leave := led(w, starting)
+		task, leave := start(w, starting)
 		defer leave()
 		pass(time.Second)
 		wait := task.Tried()
@@ -321,7 +321,7 @@ func TestCauseOfAFailedStartIsLogged(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			broken := &sandbox.Failure{Message: "broken", Unrecoverable: failures == 1, Err: errors.New("the cause")}
 			w := &world{starts: []error{broken}, destroys: slices.Repeat([]error{errors.New("busy")}, failures)}
-			_, leave := led(w, starting)
+			_, leave := start(w, starting)
 			pass(time.Minute)
 			leave()
 			logged := w.logged.FilterMessageSnippet("couldn't be started").All()
@@ -338,7 +338,7 @@ func TestCauseOfAFailedStartIsLogged(t *testing.T) {
 func TestLeftRunningAndRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{}
-		_, leave := led(w, starting)
+		_, leave := start(w, starting)
 		pass(time.Second)
 		leave()
 		if w.procs[0].gone() || w.destroy != 0 {
@@ -424,7 +424,7 @@ func TestRandomFaults(t *testing.T) {
 				starts: faults.Draw(r, "starts"), destroys: faults.Draw(r, "destroys"),
 				unusable: faults.Draw(r, "unusable"), saves: faults.Draw(r, "saves"), deaf: rapid.Bool().Draw(r, "deaf"),
 			}
-			task, leave := led(w, starting)
+			task, leave := start(w, starting)
 			for _, step := range rapid.SliceOfN(rapid.SampledFrom([]string{"wait", "wait", "stop", "die", "leave"}), 1, 8).Draw(r, "steps") {
 				pass(time.Duration(rapid.IntRange(0, 3000).Draw(r, "ms")) * time.Millisecond)
 				switch step {

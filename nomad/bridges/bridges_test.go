@@ -159,7 +159,7 @@ func TestBrokenBridgesAreReopened(t *testing.T) {
 			_ = s.Close()
 		}
 		failing := newSessions(t, 2, errors.New("no"))
-		for range 5 { // each failure gives its place back
+		for range 5 { // each failure gives its slot back
 			if _, err := failing.Dial(t.Context(), "a", true); err == nil {
 				t.Fatal("Dial succeeds though no bridge can be opened")
 			}

@@ -19,7 +19,7 @@ import (
 // A variable is a Nomad variable with a lock.
 type variable struct {
 	mu       sync.Mutex
-	holder   string // the lock's id; "": nobody
+	holder   string // the lock's id; "" means nobody
 	items    api.VariableItems
 	refuse   int // so many releases fail
 	released []string

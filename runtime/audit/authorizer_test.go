@@ -46,7 +46,7 @@ func TestDoAuthorisesActsAndRecords(t *testing.T) {
 		op     access.Operation
 		of     Object
 		acts   bool
-		tenant runtime.TenantID // of the entry; "": there is none
+		tenant runtime.TenantID // of the entry; "" means there is none
 		failed bool
 	}{
 		"a change":                                  {client(t), "moveFile", object("a", true), true, "a", false},

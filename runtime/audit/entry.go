@@ -33,11 +33,11 @@ type Entry struct {
 	At         time.Time        // Append sets it
 	Tenant     runtime.TenantID // of the object, or WholeServer
 	Actor      Actor
-	Role       string     // a word, for example "ADMIN"; "": none
+	Role       string     // a word, for example "ADMIN"; "" means none
 	Action     string     // a word: the API's operation, or another one such as "signIn"
-	ObjectKind string     // a word, for example "RUNNER"; "": the action has no object
+	ObjectKind string     // a word, for example "RUNNER"; "" means the action has no object
 	ObjectID   string     // an id
-	Address    netip.Addr // of the caller; zero: it has none
+	Address    netip.Addr // of the caller; the zero address means it has none
 	Outcome    Outcome    // "" becomes OK
 	Detail     []Detail   // at most 16, ordered by name
 }

@@ -24,7 +24,7 @@ var errSlow = errors.New("copy the audit log: the file or stream accepts lines t
 // see line.
 type lines struct {
 	to      *disk.LineFile // owned by run
-	failing func(error)    // called with each change of the copy's fault; nil: it works
+	failing func(error)    // called with each change of the copy's fault; nil means it works
 
 	copies chan []byte   // capacity mostCopies; closed by end
 	lost   atomic.Int64  // missing entries that no line counts yet

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A memory is a store in memory. Each call waits for the gate, if there is one.
 type memory struct {
-	gate chan error // nil: no call waits
+	gate chan error // nil means no call waits
 
 	mu      sync.Mutex
 	rows    []store.AuditRow

@@ -20,17 +20,17 @@ const maxBatches = 512
 
 type batchTable struct {
 	mu     sync.Mutex // guards the fields below
-	byID   map[runtime.BatchID]coordinated
+	byID   map[runtime.BatchID]runningBatch
 	shares quota.Bound
 }
 
-type coordinated struct {
+type runningBatch struct {
 	by   *batch.Coordinator
 	kept *quota.Kept
 }
 
 func newBatchTable() *batchTable {
-	return &batchTable{byID: map[runtime.BatchID]coordinated{}, shares: quota.Bound{Limit: maxBatches, Quota: "batches", Of: "running batches"}}
+	return &batchTable{byID: map[runtime.BatchID]runningBatch{}, shares: quota.Bound{Limit: maxBatches, Quota: "batches", Of: "running batches"}}
 }
 
 // add registers a coordinator with the batch's memory. It returns QUOTA_EXCEEDED if the tenant has its share
@@ -44,7 +44,7 @@ func (all *batchTable) add(c *batch.Coordinator, kept *quota.Kept, recalled bool
 	} else if err := all.shares.Acquire(b.Tenant); err != nil {
 		return err
 	}
-	all.byID[b.ID] = coordinated{c, kept}
+	all.byID[b.ID] = runningBatch{c, kept}
 	return nil
 }
 

@@ -35,7 +35,7 @@ type bed struct {
 	cluster runtime.Cluster
 	dir     string
 	config  Config       // Dir and Logger are set by start
-	clock   timing.Clock // zero: the engine's own
+	clock   timing.Clock // zero means the engine's own
 	stop    func()
 }
 

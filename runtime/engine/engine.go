@@ -45,20 +45,20 @@ type Config struct {
 	Logger    *zap.Logger
 	Boot      timing.Boot    // see pool.Options and session.Host
 	Alert     pool.AlertRule // when a pool with too few idle runners raises an alert
-	Keep      time.Duration  // how long finished executions and their output are kept; 0: forever
-	Grace     time.Duration  // how long the subscriber of a ticket may be disconnected; 0: 30 s
-	KeepBytes int64          // limit for all output and all records of finished executions; 0: none
+	Keep      time.Duration  // how long finished executions and their output are kept; 0 means forever
+	Grace     time.Duration  // how long the subscriber of a ticket may be disconnected; 0 means 30 s
+	KeepBytes int64          // limit for all output and all records of finished executions; 0 means none
 
-	Memory *quota.Memory                 // for what is kept for callers; nil: without a limit
-	Quotas *quota.Ledger                 // usage and quotas of tenants; nil: usage is counted without limits
-	Weight func(id runtime.TenantID) int // turns of a tenant's waiting claims; nil: 1 for each tenant
+	Memory *quota.Memory                 // for what is kept for callers; nil means no limit
+	Quotas *quota.Ledger                 // usage and quotas of tenants; nil means usage is counted without limits
+	Weight func(id runtime.TenantID) int // turns of a tenant's waiting claims; nil means one for each tenant
 
-	// Led is called once this server leads and before it serves. It reads again what another
-	// server may have changed. nil: nothing to read.
-	Led func(ctx context.Context) error
+	// OnLeader is called once this server leads and before it serves. It reads again what another
+	// server may have changed. nil means that there is nothing to read.
+	OnLeader func(ctx context.Context) error
 
 	// Attacks returns the record of the last attack run on this machine, for Health, or nil if there
-	// was none. nil: unknown.
+	// was none. nil means unknown.
 	Attacks func() (*health.AttackRun, error)
 
 	Callers *identity.Registry // has the tokens and tenants; with nil, environments may name any tenant
@@ -94,8 +94,8 @@ type Engine struct {
 	logger         *zap.Logger
 	boot           timing.Boot
 	clock          timing.Clock
-	keep           time.Duration                   // of finished executions; 0: forever
-	led            func(ctx context.Context) error // Config.Led
+	keep           time.Duration                   // of finished executions; 0 means forever
+	onLeader       func(ctx context.Context) error // Config.OnLeader
 	logs           *logdir.Dir
 	restored       restoration
 	memory         *quota.Memory
@@ -126,7 +126,7 @@ type Engine struct {
 func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 	e := &Engine{
 		auth: audit.NewAuthorizer(config.Audit), log: config.Audit, callerRegistry: config.Callers,
-		cluster: cluster, store: store, logger: config.Logger, boot: config.Boot, clock: timing.NewClock(), keep: config.Keep, led: config.Led, memory: config.Memory,
+		cluster: cluster, store: store, logger: config.Logger, boot: config.Boot, clock: timing.NewClock(), keep: config.Keep, onLeader: config.OnLeader, memory: config.Memory,
 		Services:    Services{jobs: jobs{make(chan func(context.Context)), make(chan struct{})}, counts: activity.NewCounts()},
 		restored:    restoration{done: make(chan struct{})},
 		runnerIndex: runnerIndex{feed: events.NewRunnerFeed()},
@@ -295,21 +295,21 @@ func (e *Engine) watch(ctx context.Context) {
 func (e *Engine) newPool(alert pool.AlertRule) func(runtime.Environment, []runtime.Runner, map[runtime.RunnerID]int) *pool.Pool {
 	return func(env runtime.Environment, known []runtime.Runner, busy map[runtime.RunnerID]int) *pool.Pool {
 		return pool.New(env, known, pool.Options{
-			Cluster: leading{e.cluster, e.store}, Logger: e.logger, Alert: alert, Boot: e.boot, Busy: busy, Lacks: e.rooms.Lacks, Observe: e.observe, Ending: e.ending,
+			Cluster: leaderCluster{e.cluster, e.store}, Logger: e.logger, Alert: alert, Boot: e.boot, Busy: busy, Lacks: e.rooms.Lacks, Observe: e.observe, Ending: e.ending,
 			Draining: e.environmentRegistry.Draining, Alerted: e.alerts.Add, Image: e.environmentRegistry.ImageStatus,
 		})
 	}
 }
 
-// A leading cluster removes runners only while this server leads. A server that was suspended may
+// A leaderCluster cluster removes runners only while this server leads. A server that was suspended may
 // still consider a runner idle that another server has handed out.
-type leading struct {
+type leaderCluster struct {
 	runtime.Cluster
 	store *store.Store
 }
 
 // Remove implements runtime.Cluster.
-func (c leading) Remove(ctx context.Context, id runtime.RunnerID) error {
+func (c leaderCluster) Remove(ctx context.Context, id runtime.RunnerID) error {
 	if err := c.store.Leads(ctx); err != nil {
 		return err
 	}

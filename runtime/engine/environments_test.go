@@ -157,18 +157,18 @@ func TestEnvironmentsChangeTheirTenant(t *testing.T) {
 	}
 }
 
-// A pinning cluster pins each image to one digest, and counts the calls.
-type pinning struct {
+// A pinningCluster cluster pins each image to one digest, and counts the calls.
+type pinningCluster struct {
 	*clustertest.Fake
 	calls *atomic.Int64
 }
 
-func (c pinning) PinImage(context.Context, string) (runtime.ImagePin, error) {
+func (c pinningCluster) PinImage(context.Context, string) (runtime.ImagePin, error) {
 	c.calls.Add(1)
 	return runtime.ImagePin{Digest: "sha256:1"}, nil
 }
 
-func (pinning) ImageStatus(runtime.ImagePin) runtime.ImageStatus { return runtime.ImageStatus{} }
+func (pinningCluster) ImageStatus(runtime.ImagePin) runtime.ImageStatus { return runtime.ImageStatus{} }
 
 // TestImagesAreResolvedForTheOwnerOnly checks that a refused put says nothing about another tenant's
 // environment: warm runners can't be without isolation.
@@ -176,7 +176,7 @@ func TestImagesAreResolvedForTheOwnerOnly(t *testing.T) {
 	b := newBed(t)
 	b.stop()
 	calls := new(atomic.Int64)
-	b.cluster = pinning{b.fake, calls}
+	b.cluster = pinningCluster{b.fake, calls}
 	b.start(t)
 	in := request.Environment{ID: "a", Image: ptr("x"), PoolSize: ptr(0), Warm: &runtime.Warm{Interpreter: runtime.InterpreterPython, Modules: []string{"json"}}}
 	if _, _, err := b.Environments.Put(as(t, "t"), in); err != nil || calls.Load() != 1 {

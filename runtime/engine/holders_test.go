@@ -268,13 +268,13 @@ func (b *bed) starved(t *testing.T) (start func()) {
 	return start
 }
 
-// noticed is a context that also reports when something begins to wait for its end.
-type noticed struct {
+// noticedContext is a context that also reports when something begins to wait for its end.
+type noticedContext struct {
 	context.Context
 	waits func()
 }
 
-func (c noticed) Done() <-chan struct{} { c.waits(); return c.Context.Done() }
+func (c noticedContext) Done() <-chan struct{} { c.waits(); return c.Context.Done() }
 
 type answer struct {
 	runner  runtime.Runner
@@ -352,7 +352,7 @@ func TestErrorOfAnotherClaimIsNotShared(t *testing.T) {
 	b.oneWaits(t)
 	in.WaitFor = ptr(600)
 	joined := make(chan struct{})
-	second := b.ask(noticed{asServer(t), sync.OnceFunc(func() { close(joined) })}, in)
+	second := b.ask(noticedContext{asServer(t), sync.OnceFunc(func() { close(joined) })}, in)
 	wait.Receive(t, joined, "the second one joins")
 	cancel(pool.ErrUnwanted)
 	if err := wait.Receive(t, errs, "the first one's error"); !errors.Is(err, pool.ErrUnwanted) {
@@ -385,7 +385,7 @@ func TestJoiningAClaimUsesUpTheWait(t *testing.T) {
 	key := request.HolderKey("a", claim.Claim)
 	call, _ := b.sticky.join(key)
 	joined := make(chan time.Time, 1)
-	got := b.ask(noticed{by(t, in), sync.OnceFunc(func() { joined <- time.Now() })}, in)
+	got := b.ask(noticedContext{by(t, in), sync.OnceFunc(func() { joined <- time.Now() })}, in)
 	at := wait.Receive(t, joined, "it joins")
 	wait.For(t, "its time is over", func() bool { return time.Since(at) > time.Second })
 	call.err = pool.ErrUnwanted

@@ -19,7 +19,7 @@ import (
 // evil is a fake cluster whose agents answer as a test determines.
 type evil struct {
 	*clustertest.Fake
-	agent atomic.Pointer[func(net.Conn)] // nil: a good one
+	agent atomic.Pointer[func(net.Conn)] // nil means a good one
 	dials atomic.Int64
 }
 

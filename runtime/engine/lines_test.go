@@ -43,7 +43,7 @@ func TestLines(t *testing.T) {
 	write("one\ntw", false)
 	wait.For(t, "it is printed", func() bool { _, got := lines(executions.LineQuery{}); return got == "1 one|2 tw" })
 	page, _ := lines(executions.LineQuery{})
-	if last := page.Lines[1]; !last.Open || page.Next != 2 || page.More || page.Total != 2 || last.At.Before(x.Marks.QueuedAt) {
+	if last := page.Lines[1]; !last.Open || page.Next != 2 || page.More || page.Total != 2 || last.At.Before(x.Timestamps.QueuedAt) {
 		t.Errorf("%+v", page)
 	}
 	write("o\nthree", true)

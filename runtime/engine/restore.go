@@ -30,8 +30,8 @@ func (e *Engine) restore(ctx context.Context) error {
 	if err := e.store.Lead(ctx); err != nil {
 		return fmt.Errorf("restore executions: %w", err)
 	}
-	if e.led != nil {
-		if err := e.led(ctx); err != nil {
+	if e.onLeader != nil {
+		if err := e.onLeader(ctx); err != nil {
 			return err
 		}
 	}
@@ -123,7 +123,7 @@ func (e *Engine) resumeAll(ctx context.Context, unfinished []store.Unfinished, r
 			if r, ok := runners[u.Execution.RunnerID]; ok {
 				runner = &r
 			}
-			sessions[i] = e.host.Resume(ctx, u, runner, e.logs.Place(u.Execution.ID), e.notRestored)
+			sessions[i] = e.host.Resume(ctx, u, runner, e.logs.Location(u.Execution.ID), e.notRestored)
 			return nil
 		})
 	}
@@ -143,7 +143,7 @@ func (e *Engine) resumeAll(ctx context.Context, unfinished []store.Unfinished, r
 }
 
 // resume runs a session, and feeds its stdin with what an earlier server had not written yet. p is the
-// pool of its runner; nil: the runner doesn't exist.
+// pool of its runner; nil means the runner doesn't exist.
 func (e *Engine) resume(s *session.Session, p *pool.Pool) error {
 	if p == nil {
 		return e.jobs.Add(func(ctx context.Context) { s.Run(ctx, nil) })

@@ -77,11 +77,11 @@ func TestEndDuringDowntimeIsRestored(t *testing.T) {
 	x := b.startCommand(t, request.Start{RunnerID: r.ID, Command: []string{"count", "50", "2000"}})
 	b.stop()
 	b.exited(t, r.ID, x.ID)
-	over := x.Marks.QueuedAt.Add(time.Since(began)) // by the execution's clock
+	over := x.Timestamps.QueuedAt.Add(time.Since(began)) // by the execution's clock
 	b.start(t)
 	end := b.await(t, x.ID)
-	if end.End.Outcome != runtime.OutcomeExited || end.End.ExitCode != 7 || !end.Marks.StartedAt.Before(over) || !end.Marks.FirstOutputAt.Before(over) {
-		t.Errorf("%+v %+v", end.End, end.Marks)
+	if end.End.Outcome != runtime.OutcomeExited || end.End.ExitCode != 7 || !end.Timestamps.StartedAt.Before(over) || !end.Timestamps.FirstOutputAt.Before(over) {
+		t.Errorf("%+v %+v", end.End, end.Timestamps)
 	}
 	if output, _ := b.events(t, x.ID, ""); output != (&follower{lines: 50}).want() {
 		t.Errorf("%q", output)

@@ -67,7 +67,7 @@ func TestStepsAgeNoExecution(t *testing.T) {
 			l, err = b.Batches.Get(asServer(t), l.ID)
 			return err != nil || l.State == runtime.BatchFinished
 		})
-		for _, at := range []time.Time{x.Marks.QueuedAt, x.Marks.FinishedAt, l.QueuedAt, l.FinishedAt} {
+		for _, at := range []time.Time{x.Timestamps.QueuedAt, x.Timestamps.FinishedAt, l.QueuedAt, l.FinishedAt} {
 			if at = at.Round(0); at.Before(before) || at.After(b.clock.Now().Round(0)) {
 				t.Errorf("after a step of %v an execution has the time %v, not after %v", step, at, before)
 			}

@@ -102,7 +102,7 @@ func (e *Engine) start(ctx context.Context, in request.Start, x runtime.Executio
 		}
 		taken.add(func() { e.usage.End(x.Tenant) })
 	}
-	x.Marks.QueuedAt = e.clock.Now()
+	x.Timestamps.QueuedAt = e.clock.Now()
 	begin := e.begin(ctx, in, x, runner.Environment)
 	encoded := begin.Encode()
 	begin.Encoded = int64(len(encoded))
@@ -127,7 +127,7 @@ func (e *Engine) start(ctx context.Context, in request.Start, x runtime.Executio
 		return e.repeated(stored, x, err)
 	}
 	taken.keep()
-	s := e.host.New(runner, x, begin, output.New(e.logs.Place(x.ID)))
+	s := e.host.New(runner, x, begin, output.New(e.logs.Location(x.ID)))
 	s.Keep(kept)
 	e.sessions.Add(s)
 	e.leaseExecution(x)
@@ -170,7 +170,7 @@ func (e *Engine) complete(x *runtime.Execution, in request.Start, runner runtime
 }
 
 func (e *Engine) begin(ctx context.Context, in request.Start, x runtime.Execution, env runtime.Environment) session.Begin {
-	begin := session.Begin{Queued: e.boot.Moment(x.Marks.QueuedAt), Dir: in.WorkingDirectory, Input: in.Input, Fed: x.Batch != nil}
+	begin := session.Begin{Queued: e.boot.Moment(x.Timestamps.QueuedAt), Dir: in.WorkingDirectory, Input: in.Input, Fed: x.Batch != nil}
 	begin.Env, begin.Defaults = env.CommandVariables(x.Privileged, x.Terminal != nil, in.Variables)
 	switch {
 	case begin.Dir != "":

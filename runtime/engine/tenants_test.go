@@ -55,7 +55,7 @@ func TestNameOfADeletedTenantIsFreeOnceItsObjectsAreGone(t *testing.T) {
 			t.Fatal(err)
 		}
 		conflict(says)
-		if until := ended.Marks.FinishedAt.Add(keep).UTC().Format(time.RFC3339); keep > 0 {
+		if until := ended.Timestamps.FinishedAt.Add(keep).UTC().Format(time.RFC3339); keep > 0 {
 			conflict(until)
 		}
 		if err := b.store.DeleteExecutions(asServer(t), []runtime.ExecutionID{x.ID}, time.Now()); err != nil {

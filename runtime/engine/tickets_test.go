@@ -84,12 +84,12 @@ func TestTicketGetsARunner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for place := 0; place != 2; place = (<-watched).Position {
+	for position := 0; position != 2; position = (<-watched).Position {
 	}
 	if got, err := b.Tickets.Cancel(asServer(t), first.ID); err != nil || got.State != ticket.Cancelled {
 		t.Errorf("%+v, %v", got, err)
 	}
-	for place := 0; place != 1; place = (<-watched).Position {
+	for position := 0; position != 1; position = (<-watched).Position {
 	}
 	start()
 	var last ticket.Ticket

@@ -540,9 +540,9 @@ func BenchmarkLines(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%d", name, record), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					book, q := run()
+					lines, q := run()
 					for {
-						page, err := book.Read(b.Context(), source, q)
+						page, err := lines.Read(b.Context(), source, q)
 						if err != nil {
 							b.Fatal(err)
 						}

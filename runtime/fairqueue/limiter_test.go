@@ -14,8 +14,8 @@ func TestGateAdmitsByPriorityThenByTurns(t *testing.T) {
 	for name, test := range map[string]struct {
 		waiting []string // environment, or tenant/environment, and ! for one that a claim waits for
 		leave   int      // who gives up
-		hurry   int      // the caller whose claim arrives later
-		calm    int      // whose claim is gone
+		raised  int      // the caller whose claim arrives later
+		lowered int      // whose claim is gone
 		order   string
 	}{
 		"claims first":               {[]string{"x", "x!", "x!", "x", "x!"}, 2, -1, -1, "-bead"},
@@ -26,7 +26,7 @@ func TestGateAdmitsByPriorityThenByTurns(t *testing.T) {
 		"a claim arrives later":      {[]string{"x", "x", "x", "y"}, -1, 2, -1, "cadb"},
 		"a claim arrives and leaves": {[]string{"x", "x", "x", "y"}, -1, 1, 1, "adbc"},
 		"one that has its turn":      {[]string{"x", "y"}, 0, 0, -1, "-b"},
-		"one that is calmed down":    {[]string{"x!", "y!"}, -1, -1, 0, "ba"},
+		"a claim leaves":             {[]string{"x!", "y!"}, -1, -1, 0, "ba"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			gate := NewLimiter(1)
@@ -64,11 +64,11 @@ func TestGateAdmitsByPriorityThenByTurns(t *testing.T) {
 			}
 			giveUp(errGaveUp)
 			synctest.Wait()
-			if test.hurry >= 0 {
-				passes[test.hurry].SetPriority(runtime.PriorityWaiting)
+			if test.raised >= 0 {
+				passes[test.raised].SetPriority(runtime.PriorityWaiting)
 			}
-			if test.calm >= 0 {
-				passes[test.calm].SetPriority(runtime.PriorityRefill)
+			if test.lowered >= 0 {
+				passes[test.lowered].SetPriority(runtime.PriorityRefill)
 			}
 			if waiting := gate.Waiting(); waiting != strings.Count(test.order, "")-1-strings.Count(test.order, "-") {
 				t.Errorf("%s: %d wait", name, waiting)
@@ -93,8 +93,8 @@ func passOf(gate *Limiter, name string, priority runtime.Priority) *Waiter {
 
 var errGaveUp = errors.New("gave up")
 
-// TestGateLosesNoPlace checks that a pass that is admitted just when it gives up releases its place.
-func TestGateLosesNoPlace(t *testing.T) {
+// TestLimiterLosesNoSlot checks that a pass that is admitted just when it gives up releases its slot.
+func TestLimiterLosesNoSlot(t *testing.T) {
 	gate := NewLimiter(1)
 	for range 1000 {
 		leave, err := passOf(gate, "a", 0).Enter(t.Context())

@@ -55,11 +55,11 @@ func write(t *testing.T, path string, data []byte) {
 // finished adds an execution that has ended to the store.
 func finished(t *testing.T, d *Dir) runtime.ExecutionID {
 	t.Helper()
-	x := runtime.Execution{ID: runtime.NewExecutionID(), State: runtime.ExecutionPending, Marks: runtime.Marks{QueuedAt: time.Now(), StartedAt: time.Now()}}
+	x := runtime.Execution{ID: runtime.NewExecutionID(), State: runtime.ExecutionPending, Timestamps: runtime.Timestamps{QueuedAt: time.Now(), StartedAt: time.Now()}}
 	if _, _, err := d.options.Store.AddExecution(t.Context(), x, []byte("{}")); err != nil {
 		t.Fatal(err)
 	}
-	x.State, x.Marks.FinishedAt = runtime.ExecutionFinished, time.Now()
+	x.State, x.Timestamps.FinishedAt = runtime.ExecutionFinished, time.Now()
 	if _, err := d.options.Store.FinishExecution(t.Context(), x, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestUnremovableFileDoesNotBlockOthers(t *testing.T) {
 	for _, name := range []string{"1", "2"} {
 		write(t, filepath.Join(dir, name), nil)
 	}
-	if _, err := d.moveUnknown(t.Context(), &orphaned{path: there}, dir); !errors.Is(err, fs.ErrExist) {
+	if _, err := d.moveUnknown(t.Context(), &orphanDir{path: there}, dir); !errors.Is(err, fs.ErrExist) {
 		t.Error("where one file can't be moved:", err)
 	}
 	if _, err := os.Stat(filepath.Join(there, "??", "2")); err != nil {
@@ -110,7 +110,7 @@ func TestUnremovableFileDoesNotBlockOthers(t *testing.T) {
 	}
 	// Neither does what can't be put back.
 	write(t, filepath.Join(there, "!!"), nil)
-	o := &orphaned{path: there}
+	o := &orphanDir{path: there}
 	if _, err := d.putAllBack(t.Context(), o); err == nil || o.files != 2 {
 		t.Errorf("%d are counted, %v", o.files, err)
 	}

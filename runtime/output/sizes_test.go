@@ -150,7 +150,7 @@ func TestLostSizeIsAddedAgain(t *testing.T) {
 	if err := errors.Join(l.Flush(), l.End()); err != nil {
 		t.Fatal(err)
 	}
-	c, err := OpenContent(t.Context(), l.place, runtime.Stderr) // what is lost and resized is so for any stream
+	c, err := OpenContent(t.Context(), l.location, runtime.Stderr) // what is lost and resized is so for any stream
 	if err != nil {
 		t.Fatal(err)
 	}

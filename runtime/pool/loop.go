@@ -31,7 +31,7 @@ type loop struct {
 	planned bool      // the present event can't change the plan; see renewed
 
 	failures Failures
-	yielded  yielding
+	yielded  yieldedRunners
 	short    stall     // the pool is below its size, and starts are blocked
 	stuckAt  time.Time // when the next stall has lasted too long; the zero time means never
 	alarm    alarm

@@ -146,7 +146,7 @@ type Claim struct {
 	Claim   runtime.Claim // the pool sets Epoch, ClaimedAt and ExpiresAt
 	WaitFor time.Duration // how long to wait if no runner is idle; 0 means not at all
 	Caller  string        // waiting claims of one tenant's callers take turns
-	Weight  int           // turns of Claim.Tenant per turn of a tenant with weight 1; 0: 1
+	Weight  int           // turns of Claim.Tenant per turn of a tenant with weight 1; 0 means 1
 	Queued  *Queued       // tracks it while it waits; nil means not tracked
 
 	// OnQueue is called by the loop before the claim begins to wait, and not if a runner is idle. An
@@ -165,7 +165,7 @@ var ErrUnwanted = errors.New("the claim is no longer wanted")
 // claimed for a retry, unless the cause is ErrUnwanted. Without a key or holder it is removed.
 func (p *Pool) Claim(ctx context.Context, claim Claim) (runtime.Runner, error) {
 	began := time.Now()
-	w := &waiter{claim: claim, result: make(chan claimed, 1)}
+	w := &waiter{claim: claim, result: make(chan claimResult, 1)}
 	if err := p.send(ctx, func(o *loop) { o.enqueue(w) }); err != nil {
 		return runtime.Runner{}, err
 	}

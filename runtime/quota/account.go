@@ -141,7 +141,7 @@ func (a *Account) Wait(ctx context.Context, r Resource, longest time.Duration) e
 	served := make(chan struct{})
 	a.mu.Lock()
 	// Each caller joins the queue first, so that it overtakes no earlier one.
-	place := a.waiting[r].PushBack(served)
+	element := a.waiting[r].PushBack(served)
 	a.serve(r)
 	a.mu.Unlock()
 	select {
@@ -160,7 +160,7 @@ func (a *Account) Wait(ctx context.Context, r Resource, longest time.Duration) e
 		// The caller gave up, so its unit goes to the next one.
 		a.put(r, 1)
 	default:
-		a.waiting[r].Remove(place)
+		a.waiting[r].Remove(element)
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -279,7 +279,7 @@ func (w *window) add(now time.Duration, limit int64) {
 	w.times = append(w.times, now)
 }
 
-// free returns the time until fewer than limit claims are younger than 60 seconds; 0: never.
+// free returns the time until fewer than limit claims are younger than 60 seconds; 0 means never.
 func (w *window) free(now time.Duration, limit int64) time.Duration {
 	if limit == 0 {
 		return 0

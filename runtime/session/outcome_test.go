@@ -44,15 +44,15 @@ func TestDecide(t *testing.T) {
 			runtime.End{Outcome: runtime.OutcomeExited, Message: "exited with code 0; the kernel killed 1 of its processes because the runner's memory was full"}},
 		"a neighbour out of memory": {Facts{Exit: &Exit{Code: 1}, OOMKills: 1},
 			runtime.End{Outcome: runtime.OutcomeExited, ExitCode: 1, Message: "exited with code 1"}},
-		"out of memory beside a neighbour": {Facts{Exit: &Exit{Code: 1}, OOMKills: 1, Own: true},
+		"out of memory beside a neighbour": {Facts{Exit: &Exit{Code: 1}, OOMKills: 1, PerExecution: true},
 			runtime.End{Outcome: runtime.OutcomeMemoryLimit, Message: "it ran into its runner's memory limit of 64 MiB"}},
-		"too many processes beside a neighbour": {Facts{Exit: &Exit{Signal: "SIGKILL"}, Forks: 1, Own: true},
+		"too many processes beside a neighbour": {Facts{Exit: &Exit{Signal: "SIGKILL"}, Forks: 1, PerExecution: true},
 			runtime.End{Outcome: runtime.OutcomeProcessLimit, Message: "it ran into its runner's limit of 32 processes"}},
 		"a neighbour with too many processes": {Facts{Exit: &Exit{Code: 2}, Forks: 1},
 			runtime.End{Outcome: runtime.OutcomeExited, ExitCode: 2, Message: "exited with code 2"}},
 		"too many processes": {Facts{Exit: &Exit{Code: 2}, Forks: 3, Alone: true},
 			runtime.End{Outcome: runtime.OutcomeProcessLimit, Message: "it ran into its runner's limit of 32 processes"}},
-		"refused forks, but well": {Facts{Exit: &Exit{}, Forks: 3, Own: true},
+		"refused forks, but well": {Facts{Exit: &Exit{}, Forks: 3, PerExecution: true},
 			runtime.End{Outcome: runtime.OutcomeExited, Message: "exited with code 0; it couldn't start 3 processes or threads, because of its limit of 32"}},
 		"runner gone": {Facts{Gone: runtime.GoneAgentDied},
 			runtime.End{Outcome: runtime.OutcomeRunnerGone, GoneReason: runtime.GoneAgentDied, Message: "its runner is gone: the agent inside it died"}},
@@ -73,7 +73,7 @@ func TestDecide(t *testing.T) {
 func TestMessagesNameTheLimit(t *testing.T) {
 	limits := Limits{Time: 1500 * time.Millisecond, CPU: time.Minute, Output: 3 << 20, MemoryMiB: 64, Processes: 32}
 	own := limits
-	own.Own, own.Output = 5, 1_000_001
+	own.OfExecution, own.Output = 5, 1_000_001
 	for _, test := range []struct {
 		outcome runtime.Outcome
 		limits  Limits
@@ -167,7 +167,7 @@ func TestStatesOnlyMoveForward(t *testing.T) {
 			if before.State == runtime.ExecutionFinished && x.End != before.End {
 				t.Fatalf("the outcome changed from %v to %v", before.End, x.End)
 			}
-			if !before.Marks.StartedAt.IsZero() && !x.Marks.StartedAt.Equal(before.Marks.StartedAt) {
+			if !before.Timestamps.StartedAt.IsZero() && !x.Timestamps.StartedAt.Equal(before.Timestamps.StartedAt) {
 				t.Fatal("started twice")
 			}
 		}

@@ -48,7 +48,7 @@ func TestAuditPages(t *testing.T) {
 		name   string
 		filter AuditFilter
 		first  int
-		after  int // -1: none
+		after  int // -1 means none
 		most   int
 		want   string
 		more   bool
@@ -148,14 +148,14 @@ func TestIDsBeginWithTheirTime(t *testing.T) {
 	}
 }
 
-// leaving is a caller's context that ends once the caller waits for its queued write.
-type leaving struct {
+// leavingContext is a caller's context that ends once the caller waits for its queued write.
+type leavingContext struct {
 	context.Context
 	leave func()
 	asked int
 }
 
-func (l *leaving) Done() <-chan struct{} {
+func (l *leavingContext) Done() <-chan struct{} {
 	if l.asked++; l.asked == 2 {
 		l.leave()
 	}
@@ -182,7 +182,7 @@ func TestRepeatableWritesReturnWhenTheContextEnds(t *testing.T) {
 		left := errors.New("the caller left")
 		ctx, leave := context.WithCancelCause(t.Context())
 		written := make(chan error, 1)
-		go func() { written <- write(s, &leaving{ctx, func() { leave(left) }, 0}, rows) }()
+		go func() { written <- write(s, &leavingContext{ctx, func() { leave(left) }, 0}, rows) }()
 		if err := wait.Receive(t, written, "the end of "+name); !errors.Is(err, left) {
 			t.Error(name, err)
 		}

@@ -49,7 +49,7 @@ func execute(t *testing.T, s *Store, id runtime.ExecutionID, batch runtime.Batch
 	if _, _, err := s.AddExecution(t.Context(), x, []byte("start")); err != nil {
 		t.Fatal(err)
 	}
-	x.State, x.Marks.FinishedAt = runtime.ExecutionFinished, time.Unix(1000, 0)
+	x.State, x.Timestamps.FinishedAt = runtime.ExecutionFinished, time.Unix(1000, 0)
 	if _, err := s.FinishExecution(t.Context(), x, 0); err != nil {
 		t.Fatal(err)
 	}

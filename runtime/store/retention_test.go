@@ -26,7 +26,7 @@ func TestOnlyFinishedExecutionsAreDeleted(t *testing.T) {
 			t.Fatal(err)
 		}
 		if id == "FINISHED" {
-			x.State, x.Marks.FinishedAt = runtime.ExecutionFinished, ended
+			x.State, x.Timestamps.FinishedAt = runtime.ExecutionFinished, ended
 			if _, err := s.FinishExecution(t.Context(), x, 1000); err != nil {
 				t.Fatal(err)
 			}
@@ -112,7 +112,7 @@ func TestOfTenant(t *testing.T) {
 		if finished.IsZero() {
 			return
 		}
-		x.State, x.Marks.FinishedAt = runtime.ExecutionFinished, finished
+		x.State, x.Timestamps.FinishedAt = runtime.ExecutionFinished, finished
 		if _, err := s.FinishExecution(t.Context(), x, 1); err != nil {
 			t.Fatal(err)
 		}

@@ -13,13 +13,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// running is a group with the goroutines of its calls.
-type running struct {
+// runningGroup is a group with the goroutines of its calls.
+type runningGroup struct {
 	*Group[int]
 	*sync.WaitGroup
 }
 
-func (r running) do(ctx context.Context, input string, f func() (int, error)) (int, bool, error) {
+func (r runningGroup) do(ctx context.Context, input string, f func() (int, error)) (int, bool, error) {
 	run := func(job func(context.Context)) error {
 		r.Go(func() { job(context.Background()) })
 		return nil
@@ -32,7 +32,7 @@ func TestCallContinuesWithoutItsCaller(t *testing.T) {
 	for name, group := range map[string]func() *Group[int]{"passing": NewGroup[int], "keeping": NewCachingGroup[int]} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := running{group(), &sync.WaitGroup{}}
+				r := runningGroup{group(), &sync.WaitGroup{}}
 				release := make(chan struct{})
 				ctx, leave := context.WithCancel(t.Context())
 				leave()
@@ -60,7 +60,7 @@ func TestCallContinuesWithoutItsCaller(t *testing.T) {
 func TestKeepingKeepsValuesUntilForget(t *testing.T) {
 	failure := errors.New("a failure")
 	one, two := func() (int, error) { return 1, nil }, func() (int, error) { return 2, nil }
-	r := running{NewCachingGroup[int](), &sync.WaitGroup{}}
+	r := runningGroup{NewCachingGroup[int](), &sync.WaitGroup{}}
 	defer r.Wait()
 	want := func(value int, first bool, f func() (int, error), failed error) {
 		t.Helper()
@@ -98,7 +98,7 @@ func TestErrors(t *testing.T) {
 	}{"passing": {NewGroup[int], 1}, "keeping": {NewCachingGroup[int], callers}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := running{test.group(), &sync.WaitGroup{}}
+				r := runningGroup{test.group(), &sync.WaitGroup{}}
 				release := make(chan struct{})
 				var runs atomic.Int64
 				for range callers {

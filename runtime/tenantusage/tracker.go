@@ -22,9 +22,9 @@ import (
 
 // Config are a Tracker's settings.
 type Config struct {
-	Quotas *quota.Ledger                                 // usage and quotas of tenants; nil: usage is counted without limits
-	Memory *quota.Memory                                 // for waiting claims; nil: without a limit
-	Weight func(id runtime.TenantID) int                 // turns of a tenant's waiting claims; nil: 1 for each tenant
+	Quotas *quota.Ledger                                 // usage and quotas of tenants; nil means usage is counted without limits
+	Memory *quota.Memory                                 // for waiting claims; nil means no limit
+	Weight func(id runtime.TenantID) int                 // turns of a tenant's waiting claims; nil means one for each tenant
 	Runner func(runtime.RunnerID) (runtime.Runner, bool) // returns a runner that isn't gone
 }
 
@@ -45,17 +45,17 @@ type WaitingClaim struct {
 	ID            string // it sorts like a [runtime.RunnerID]
 	Tenant        runtime.TenantID
 	EnvironmentID runtime.EnvironmentID
-	Position      int           // 1 is the next one; 0: unknown yet, or it waits for its quota
-	EstimatedWait time.Duration // 0: unknown
+	Position      int           // 1 is the next one; 0 means unknown yet, or it waits for its quota
+	EstimatedWait time.Duration // 0 means unknown
 	Since         time.Time
 	ExpiresAt     time.Time // when its WaitFor ends
 }
 
 type waiter struct {
-	claim WaitingClaim                             // without its position
-	place func(context.Context) pool.QueuePosition // its position in the pool's queue
-	free  bool                                     // not counted against quotas
-	bytes int64                                    // of memory, while it waits
+	claim    WaitingClaim                             // without its position
+	position func(context.Context) pool.QueuePosition // its position in the pool's queue
+	free     bool                                     // not counted against quotas
+	bytes    int64                                    // of memory, while it waits
 
 	queued, answered bool // guarded by Tracker.mu
 	kept             *quota.Kept
@@ -92,10 +92,10 @@ func (u *Tracker) Claim(ctx context.Context, p *pool.Pool, claim pool.Claim) (ru
 		claim.Queued, bytes = pool.NewQueued(), waitingBytes+quota.BytesOfLabels(claim.Claim.Labels)
 	}
 	w := &waiter{
-		claim: WaitingClaim{Tenant: tenant, EnvironmentID: p.Environment().ID, Since: began, ExpiresAt: began.Add(claim.WaitFor)},
-		place: func(ctx context.Context) pool.QueuePosition { return p.QueuePosition(ctx, claim.Queued) },
-		free:  later,
-		bytes: bytes,
+		claim:    WaitingClaim{Tenant: tenant, EnvironmentID: p.Environment().ID, Since: began, ExpiresAt: began.Add(claim.WaitFor)},
+		position: func(ctx context.Context) pool.QueuePosition { return p.QueuePosition(ctx, claim.Queued) },
+		free:     later,
+		bytes:    bytes,
 	}
 	// The claim is counted as waiting only once it really waits: for the quota, or in the pool.
 	begins := claim.OnQueue
@@ -271,8 +271,8 @@ func (u *Tracker) WaitingClaims(ctx context.Context, filter request.Waiting, fir
 		if w.claim.ID <= after || len(claims) == first {
 			continue
 		}
-		claim, place := w.claim, w.place(ctx)
-		claim.Position, claim.EstimatedWait = place.Position, place.EstimatedWait
+		claim, position := w.claim, w.position(ctx)
+		claim.Position, claim.EstimatedWait = position.Position, position.EstimatedWait
 		claims = append(claims, claim)
 	}
 	return claims, total

@@ -369,7 +369,7 @@ func TestWatch(t *testing.T) {
 			before = append(before, b.open(t, b.order("t", time.Hour)))
 		}
 		last := b.open(t, b.order("t", time.Hour))
-		settle(time.Millisecond) // places are a moment old
+		settle(time.Millisecond) // positions are a moment old
 		out := make(chan Ticket)
 		ended := make(chan error, 1)
 		go func() { ended <- b.Watch(t.Context(), last.ID, out) }()

@@ -29,7 +29,7 @@ type bed struct {
 	ctx    context.Context // of an administrator
 }
 
-// newBed returns a book over an engine with a fake cluster that knows the languages' version commands.
+// newBed returns a cache over an engine with a fake cluster that knows the languages' version commands.
 func newBed(t *testing.T) bed {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "languages.yaml")

@@ -154,13 +154,13 @@ func TestOnlyServersForwardConnections(t *testing.T) {
 	}
 }
 
-// A recording is a listener that keeps its accepted connections.
-type recording struct {
+// A recordingListener is a listener that keeps its accepted connections.
+type recordingListener struct {
 	net.Listener
 	accepted chan net.Conn
 }
 
-func (r recording) Accept() (net.Conn, error) {
+func (r recordingListener) Accept() (net.Conn, error) {
 	conn, err := r.Listener.Accept()
 	if err == nil {
 		r.accepted <- conn
@@ -171,7 +171,7 @@ func (r recording) Accept() (net.Conn, error) {
 // TestAwaitEndDetectsTheEnd: connections to an ended process are refused. A process that closes the
 // watching connection, or no longer accepts clients, is still running.
 func TestAwaitEndDetectsTheEnd(t *testing.T) {
-	at := recording{listen(t), make(chan net.Conn, 100)}
+	at := recordingListener{listen(t), make(chan net.Conn, 100)}
 	leader := Leader{at.Addr().String(), "between-servers"}
 	tells := make(chan string, 2)
 	tells <- "" // not yet

@@ -29,7 +29,7 @@ type tlsListener struct {
 // Encrypt returns a TLS listener whose connections end if their peer reads nothing for two minutes.
 // Writes have their deadline above TLS: a late write ends the connection.
 func Encrypt(of net.Listener, certificates *Certificates, logger *zap.Logger) net.Listener {
-	return Patient(&tlsListener{of, certificates, logger})
+	return WithDeadlines(&tlsListener{of, certificates, logger})
 }
 
 // Accept returns the next connection, before its handshake.
@@ -38,8 +38,8 @@ func (l *tlsListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if patient, ok := clients.Within[interface{ HandDeadlines() }](below); ok {
-		patient.HandDeadlines()
+	if deadlines, ok := clients.Within[interface{ HandDeadlines() }](below); ok {
+		deadlines.HandDeadlines()
 	}
 	return &tlsConn{Conn: below, of: l}, nil
 }

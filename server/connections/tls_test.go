@@ -401,7 +401,7 @@ func TestCloseSendsCloseNotify(t *testing.T) {
 		defer tcp.Close()
 		_ = tcp.SetDeadline(time.Now().Add(wait.Limit))
 		var received bytes.Buffer
-		conn := tls.Client(tapped{tcp, io.TeeReader(tcp, &received)}, &tls.Config{RootCAs: b.authority.Pool, ServerName: "localhost", MaxVersion: tls.VersionTLS12})
+		conn := tls.Client(tappedConn{tcp, io.TeeReader(tcp, &received)}, &tls.Config{RootCAs: b.authority.Pool, ServerName: "localhost", MaxVersion: tls.VersionTLS12})
 		if _, err := io.WriteString(conn, "GET "+path+" HTTP/1.0\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
@@ -419,13 +419,13 @@ func TestCloseSendsCloseNotify(t *testing.T) {
 	}
 }
 
-// A tapped is a connection whose reads a test can inspect.
-type tapped struct {
+// A tappedConn is a connection whose reads a test can inspect.
+type tappedConn struct {
 	net.Conn
 	reader io.Reader
 }
 
-func (c tapped) Read(p []byte) (int, error) { return c.reader.Read(p) }
+func (c tappedConn) Read(p []byte) (int, error) { return c.reader.Read(p) }
 
 // TestOtherServersForwardTLS: a server that forwards connections doesn't decrypt them, and the
 // leader knows the client's address.

@@ -29,7 +29,7 @@ func TestOnlyATokenForThisSignInIsAccepted(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(claims map[string]any)
 		sign   func(f *fake, claims []byte) string
-		cause  string // "": it is taken
+		cause  string // "" means it is taken
 	}{
 		"a good one":                     {},
 		"another audience":               {change: func(c map[string]any) { c["aud"] = "another" }, cause: "audience"},

@@ -144,17 +144,17 @@ func Packed(t testing.TB, archive, bytesThere []byte, kind types.MediaType) v1.L
 	if err != nil {
 		t.Fatal(err)
 	}
-	return packed{static.NewLayer(bytesThere, kind), diffID, archive}
+	return packedLayer{static.NewLayer(bytesThere, kind), diffID, archive}
 }
 
-type packed struct {
+type packedLayer struct {
 	v1.Layer
 	diffID  v1.Hash
 	archive []byte
 }
 
-func (p packed) DiffID() (v1.Hash, error) { return p.diffID, nil }
-func (p packed) Uncompressed() (io.ReadCloser, error) {
+func (p packedLayer) DiffID() (v1.Hash, error) { return p.diffID, nil }
+func (p packedLayer) Uncompressed() (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(p.archive)), nil
 }
 

@@ -51,15 +51,15 @@ func verdict(t *testing.T, code []unix.SockFilter, arch, number uint32, args ...
 	return 0
 }
 
-// A judged call has these arguments, and this result of the filter.
-type judged struct {
+// A judgedCall call has these arguments, and this result of the filter.
+type judgedCall struct {
 	name   string
 	number uint32
 	args   []uint64
 	want   uint32
 }
 
-func judges(t *testing.T, code []unix.SockFilter, calls ...judged) {
+func judges(t *testing.T, code []unix.SockFilter, calls ...judgedCall) {
 	t.Helper()
 	for _, call := range calls {
 		if got := verdict(t, code, architecture, call.number, call.args...); got != call.want {
@@ -72,7 +72,7 @@ func judges(t *testing.T, code []unix.SockFilter, calls ...judged) {
 func TestFilterJudges(t *testing.T) {
 	listed := judgements(false)
 	code := assemble(architecture, &listed, notify)
-	judges(t, code, []judged{
+	judges(t, code, []judgedCall{
 		{"read", unix.SYS_READ, nil, allow},
 		{"a gap", 400, nil, unknown},
 		{"of no use", unix.SYS_CACHESTAT, nil, unknown},
@@ -131,7 +131,7 @@ func TestFilterJudges(t *testing.T) {
 
 func TestFilterJudgesSockets(t *testing.T) {
 	listed := judgements(false)
-	judges(t, assemble(architecture, &listed, notify), []judged{
+	judges(t, assemble(architecture, &listed, notify), []judgedCall{
 		{"TCP", unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_STREAM, 0}, allow},
 		{"TCP by its number, with flags", unix.SYS_SOCKET, []uint64{unix.AF_INET6, unix.SOCK_STREAM | unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK, unix.IPPROTO_TCP}, allow},
 		{"UDP", unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_UDP}, allow},
@@ -172,7 +172,7 @@ func TestFilterJudgesSockets(t *testing.T) {
 }
 
 func TestFilterOfCommands(t *testing.T) {
-	judges(t, commandFilter, []judged{
+	judges(t, commandFilter, []judgedCall{
 		{"clone3", unix.SYS_CLONE3, nil, unknown},
 		{"another filter", unix.SYS_SECCOMP, []uint64{unix.SECCOMP_SET_MODE_FILTER}, invalid},
 		{"what filters can do", unix.SYS_SECCOMP, []uint64{unix.SECCOMP_GET_ACTION_AVAIL}, allow},

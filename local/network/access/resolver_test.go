@@ -333,7 +333,7 @@ func TestOnlyRunnersAreAnswered(t *testing.T) {
 	}
 }
 
-// unread returns the bytes of the next unread packet; 0: there is none.
+// unread returns the bytes of the next unread packet; 0 means there is none.
 func unread(t *testing.T, conn net.PacketConn) (bytes int) {
 	t.Helper()
 	raw, err := conn.(*net.UDPConn).SyscallConn()

@@ -219,7 +219,7 @@ func TestSandboxesOutliveTheirHelper(t *testing.T) {
 	}
 }
 
-// If a server disconnects at any place of a create, everything that is left can be removed.
+// If a server disconnects at any stage of a create, everything that is left can be removed.
 func TestDisconnectedClientLeavesNothing(t *testing.T) {
 	b := newBox(t)
 	remote := launch.Remote{Socket: b.config.Socket, Parent: b.config.Parent}
@@ -230,19 +230,19 @@ func TestDisconnectedClientLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := b.descriptors()
-	for _, place := range b.places() {
+	for _, stage := range b.stages() {
 		conn, err := b.dial(server)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := send(conn, good(place.id), socket); err != nil {
+		if err := send(conn, good(stage.id), socket); err != nil {
 			t.Fatal(err)
 		}
-		wait.For(t, place.name, place.reached)
+		wait.For(t, stage.name, stage.reached)
 		_ = conn.Close()
 		asUser(server, func() {
-			if err := remote.Remove(context.Background(), place.id, b.config.Parent+"/"+place.id); err != nil {
-				t.Errorf("once %s: %v", place.name, err)
+			if err := remote.Remove(context.Background(), stage.id, b.config.Parent+"/"+stage.id); err != nil {
+				t.Errorf("once %s: %v", stage.name, err)
 			}
 		})
 	}

@@ -172,17 +172,17 @@ func TestGVisorRefusesOtherDirectories(t *testing.T) {
 func TestGVisorReturnsDirectories(t *testing.T) {
 	b := withGVisor(t)
 	remote := launch.Remote{Socket: b.config.Socket, Parent: b.config.Parent}
-	for i, place := range slices.Concat(b.places(), b.places()) {
-		killed := i >= len(b.places()) // in the second round the helper is killed
+	for i, stage := range slices.Concat(b.stages(), b.stages()) {
+		killed := i >= len(b.stages()) // in the second round the helper is killed
 		dir := b.outside(fmt.Sprint("directory", i), server)
 		conn, err := b.dial(server)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := send(conn, apart(place.id), dir); err != nil {
+		if err := send(conn, apart(stage.id), dir); err != nil {
 			t.Fatal(err)
 		}
-		wait.For(t, place.name, place.reached)
+		wait.For(t, stage.name, stage.reached)
 		if killed {
 			b.end(syscall.SIGKILL)
 		}
@@ -191,12 +191,12 @@ func TestGVisorReturnsDirectories(t *testing.T) {
 			b.start()
 		}
 		asUser(server, func() {
-			if err := remote.Remove(context.Background(), place.id, b.config.Parent+"/"+place.id); err != nil {
-				t.Errorf("once %s: %v", place.name, err)
+			if err := remote.Remove(context.Background(), stage.id, b.config.Parent+"/"+stage.id); err != nil {
+				t.Errorf("once %s: %v", stage.name, err)
 			}
 		})
 		if uid := ownerOf(t, dir.Name()); uid != server {
-			t.Errorf("once %s the directory is user %d's", place.name, uid)
+			t.Errorf("once %s the directory is user %d's", stage.name, uid)
 		}
 	}
 	b.nothing()

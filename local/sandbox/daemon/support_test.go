@@ -208,15 +208,15 @@ func (b *box) nothing() {
 	}
 }
 
-// A place is a stage of making a sandbox.
-type place struct {
+// A stage is a part of making a sandbox.
+type stage struct {
 	name, id string
 	reached  func() bool
 }
 
-// places returns some stages of a create, each of another sandbox. A reached stage lasts while the
+// stages returns some stages of a create, each of another sandbox. A reached stage lasts while the
 // client is connected.
-func (b *box) places() (all []place) {
+func (b *box) stages() (all []stage) {
 	b.t.Helper()
 	tree, ok := b.trees.Controller("pids")
 	if !ok {
@@ -243,7 +243,7 @@ func (b *box) places() (all []place) {
 		}},
 	} {
 		id := fmt.Sprintf("a%d", len(all))
-		all = append(all, place{p.name, id, func() bool { return p.reached(id) }})
+		all = append(all, stage{p.name, id, func() bool { return p.reached(id) }})
 	}
 	return all
 }

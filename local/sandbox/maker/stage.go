@@ -30,12 +30,12 @@ type job struct {
 	extra []bind   // further mounts for this sandbox
 	clone func(root string) (pid int, err error)
 	free  func() // called once, also after an error
-	done  chan<- cloned
+	done  chan<- cloneResult
 }
 
-// cloned is a process that has executed the agent, made another process, or ended. The maker must
+// cloneResult is a process that has executed the agent, made another process, or ended. The maker must
 // reap it.
-type cloned struct {
+type cloneResult struct {
 	pid int // 0 if none was made
 	err error
 }
@@ -117,7 +117,7 @@ func startStage(root string, shared []specs.Mount, device specs.Mount, jobs chan
 		for j := range jobs {
 			pid, err := j.do()
 			j.free()
-			j.done <- cloned{pid, err}
+			j.done <- cloneResult{pid, err}
 		}
 	}()
 	return <-ready

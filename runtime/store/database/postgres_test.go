@@ -102,12 +102,12 @@ func TestUnansweredCommitIsNotRepeatedOnPostgreSQL(t *testing.T) {
 		_, err := tx.Exec("INSERT INTO restarts (execution, start) VALUES ($1, $2)", fmt.Sprint(done), []byte("x"))
 		return err
 	}}}
-	led := at.led.Load()
-	if err := at.attempt(led, writes, results, &sent); err != nil || !sent {
+	mine := at.leadership.Load()
+	if err := at.attempt(mine, writes, results, &sent); err != nil || !sent {
 		t.Fatal(err, sent)
 	}
 	// The caller didn't learn that the transaction was committed.
-	if err := at.attempt(led, writes, results, &sent); !errors.Is(err, errCommitted) || done != 1 {
+	if err := at.attempt(mine, writes, results, &sent); !errors.Is(err, errCommitted) || done != 1 {
 		t.Errorf("%v; it was done %d times", err, done)
 	}
 	if n, err := p.Query("SELECT count(*) FROM restarts"); err != nil || n != "1\n" {

@@ -33,7 +33,7 @@ func attacked(t *testing.T, data string, settings ...string) attack {
 	return attack{serveIn(t, group, data, settings...), group, used}
 }
 
-// request sends an operation, and returns the code and the message of its first error; "": none.
+// request sends an operation, and returns the code and the message of its first error; "" means none.
 func (a attack) request(t *testing.T, query string, variables any, out any) (code, message string) {
 	t.Helper()
 	body, err := json.Marshal(object{"query": query, "variables": variables})

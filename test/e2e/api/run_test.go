@@ -128,14 +128,14 @@ func openWorkspace(t *testing.T) workspace {
 	return workspace{b, b.Claim(t, "shell")}
 }
 
-type updated struct {
+type updateResult struct {
 	UpdateFiles struct {
 		Written, Deleted []string
 		Failed           []struct{ Path, Message string }
 	}
 }
 
-func (w workspace) update(t *testing.T, input object) (out updated) {
+func (w workspace) update(t *testing.T, input object) (out updateResult) {
 	t.Helper()
 	input["runnerId"] = w.runner
 	w.Call(t, `mutation($in: UpdateFilesInput!) { updateFiles(input: $in) { written deleted failed { path message } } }`, object{"in": input}, &out)

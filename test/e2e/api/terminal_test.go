@@ -176,7 +176,7 @@ func TestE2ELargeFile(t *testing.T) {
 		_ = content.Close()
 	}
 	for _, told := range []int64{size, -1} {
-		cut := io.MultiReader(io.LimitReader(rand.NewChaCha8([32]byte{}), 1<<20), &failing{})
+		cut := io.MultiReader(io.LimitReader(rand.NewChaCha8([32]byte{}), 1<<20), &failingReader{})
 		_, err := engine.Files.Upload(access.With(t.Context(), access.Server()), runner, "dir/large", 0, false, told, cut)
 		if runtime.CodeOf(err) != runtime.CodeInvalidInput {
 			t.Errorf("a cut upload: %v", err)
@@ -198,10 +198,10 @@ func TestE2ELargeFile(t *testing.T) {
 	}
 	_, err = engine.Files.Upload(access.With(t.Context(), access.Server()), runner, "/usr/x", 0, false, 1, strings.NewReader("x"))
 	if runtime.CodeOf(err) != runtime.CodeFileError {
-		t.Errorf("a read-only place: %v", err)
+		t.Errorf("a read-only path: %v", err)
 	}
 }
 
-type failing struct{}
+type failingReader struct{}
 
-func (*failing) Read([]byte) (int, error) { return 0, errors.New("the client went away") }
+func (*failingReader) Read([]byte) (int, error) { return 0, errors.New("the client went away") }

@@ -94,7 +94,7 @@ func TestE2EImage(t *testing.T) {
 // A lockedRegistry needs a password, and sends only half of a held layer.
 type lockedRegistry struct {
 	*imagetest.Registry
-	password atomic.Value // "": everybody may
+	password atomic.Value // "" means everybody may
 	held     atomic.Value // a layer's digest
 }
 

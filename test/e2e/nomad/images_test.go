@@ -34,7 +34,7 @@ func TestE2ENomadPinsImages(t *testing.T) {
 	settings.Nomad.Driver, settings.Nomad.NodeImages = "docker", false
 	settings.Nomad.ForcePull = true // otherwise a node may use its cached image
 	b, _ := bed.ServeHere(t, settings)
-	p := place{b, n, "docker"}
+	p := driverBed{b, n, "docker"}
 	tag := registry.Push(imageOf(t, "first"), "pinned:1")
 	environment := object{"image": tag, "isolation": "CLUSTER"}
 	runner := p.claim(t, "pinned", environment)

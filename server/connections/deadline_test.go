@@ -17,15 +17,15 @@ import (
 	"github.com/rockpool/rockpool/clients"
 )
 
-// patientPipe returns a connection under test and its peer.
-func patientPipe(patience time.Duration) (*patientConn, net.Conn) {
+// deadlinePipe returns a connection under test and its peer.
+func deadlinePipe(patience time.Duration) (*deadlineConn, net.Conn) {
 	ours, theirs := net.Pipe()
-	return &patientConn{Conn: ours, patience: patience}, theirs
+	return &deadlineConn{Conn: ours, patience: patience}, theirs
 }
 
 func TestSlowReadersStayConnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn, peer := patientPipe(time.Minute)
+		conn, peer := deadlinePipe(time.Minute)
 		sent := bytes.Repeat([]byte("x"), 3*clients.WritePiece+1)
 		var got bytes.Buffer
 		done := make(chan error)
@@ -48,7 +48,7 @@ func TestSlowReadersStayConnected(t *testing.T) {
 
 func TestPeersThatReadNothingAreDisconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn, peer := patientPipe(time.Minute)
+		conn, peer := deadlinePipe(time.Minute)
 		defer peer.Close()
 		began := time.Now()
 		if _, err := conn.Write([]byte("x")); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != time.Minute {
@@ -61,7 +61,7 @@ func TestPeersThatReadNothingAreDisconnected(t *testing.T) {
 // client that reads nothing.
 func TestAPastDeadlineEndsWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn, peer := patientPipe(time.Minute)
+		conn, peer := deadlinePipe(time.Minute)
 		defer peer.Close()
 		began := time.Now()
 		time.AfterFunc(time.Second, func() { _ = conn.SetWriteDeadline(time.Now()) })
@@ -71,7 +71,7 @@ func TestAPastDeadlineEndsWrites(t *testing.T) {
 		if _, err := conn.Write([]byte("x")); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != time.Second {
 			t.Errorf("later: %v after %v", err, time.Since(began))
 		}
-		going, reader := patientPipe(time.Minute)
+		going, reader := deadlinePipe(time.Minute)
 		defer reader.Close()
 		_ = going.SetWriteDeadline(time.Time{}) // none
 		go func() { _, _ = reader.Read(make([]byte, 1)) }()
@@ -81,13 +81,13 @@ func TestAPastDeadlineEndsWrites(t *testing.T) {
 	})
 }
 
-// An ailing is a listener that fails once with each error and then returns connections.
-type ailing struct {
+// A failingListener is a listener that fails once with each error and then returns connections.
+type failingListener struct {
 	net.Listener
 	errs []error
 }
 
-func (l *ailing) Accept() (net.Conn, error) {
+func (l *failingListener) Accept() (net.Conn, error) {
 	if len(l.errs) == 0 {
 		return l.Listener.Accept()
 	}
@@ -102,10 +102,10 @@ func TestAcceptContinuesAfterTemporaryErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sick := &ailing{listener, []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EPROTO, syscall.EHOSTUNREACH}}
+	sick := &failingListener{listener, []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EPROTO, syscall.EHOSTUNREACH}}
 	server := &http.Server{Handler: http.NotFoundHandler(), ErrorLog: zap.NewStdLog(zap.NewNop())}
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(patientListener{sick, time.Minute}) }()
+	go func() { ended <- server.Serve(deadlineListener{sick, time.Minute}) }()
 	response, err := http.Get("http://" + listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// places returns the allocations that match a filter.
-func places(t testing.TB, b bed.Bed, filter object) []bed.Allocation {
+// allocations returns the allocations that match a filter.
+func allocations(t testing.TB, b bed.Bed, filter object) []bed.Allocation {
 	t.Helper()
 	var out bed.Scheduled
 	b.Call(t, `query($env: ID, $runner: ID, $status: [AllocationStatus!]) { cluster { allocations(environmentId: $env, runnerId: $runner, status: $status) { nodes {

@@ -12,16 +12,16 @@ import (
 	"github.com/rockpool/rockpool/test/clustertest"
 )
 
-// TestNothingIsServedBeforeLed checks that Led runs before anything is served, and that its error
+// TestNothingIsServedBeforeOnLeader checks that OnLeader runs before anything is served, and that its error
 // ends the start.
-func TestNothingIsServedBeforeLed(t *testing.T) {
+func TestNothingIsServedBeforeOnLeader(t *testing.T) {
 	fake := clustertest.NewFake()
 	db, err := store.Open(asServer(t), filepath.Join(t.TempDir(), "db"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	broken := errors.New("the tokens can't be read")
-	e := New(fake, db, Config{Dir: t.TempDir(), Logger: zap.NewNop(), Led: func(context.Context) error { return broken }})
+	e := New(fake, db, Config{Dir: t.TempDir(), Logger: zap.NewNop(), OnLeader: func(context.Context) error { return broken }})
 	if err := e.Run(asServer(t)); !errors.Is(err, broken) {
 		t.Errorf("it ran on: %v", err)
 	}

@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 )
 
-// A Place is where one log is stored: a file, or rows of a database. Methods return [fs.ErrNotExist] if
+// A Location is where one log is stored: a file, or rows of a database. Methods return [fs.ErrNotExist] if
 // nothing was written.
-type Place interface {
+type Location interface {
 	Size() (int64, error)
 	Open() (Bytes, error)     // for reading
 	Create() (Written, error) // the log must not exist yet
@@ -37,7 +37,7 @@ type Written interface {
 // File is the path of a log that is stored in a file.
 type File string
 
-// Size implements Place.
+// Size implements Location.
 func (f File) Size() (int64, error) {
 	info, err := os.Stat(string(f))
 	if err != nil {
@@ -46,7 +46,7 @@ func (f File) Size() (int64, error) {
 	return info.Size(), nil
 }
 
-// Open implements Place.
+// Open implements Location.
 func (f File) Open() (Bytes, error) { return opened(os.Open(string(f))) }
 
 // opened returns an open file, and no nil pointer in an interface.
@@ -57,7 +57,7 @@ func opened(file *os.File, err error) (Written, error) {
 	return file, nil
 }
 
-// Create implements Place.
+// Create implements Location.
 func (f File) Create() (Written, error) {
 	const flags = os.O_RDWR | os.O_CREATE | os.O_EXCL
 	file, err := os.OpenFile(string(f), flags, 0o600)
@@ -70,8 +70,8 @@ func (f File) Create() (Written, error) {
 	return opened(file, err)
 }
 
-// Reopen implements Place.
+// Reopen implements Location.
 func (f File) Reopen() (Written, error) { return opened(os.OpenFile(string(f), os.O_RDWR, 0)) }
 
-// PutAside implements Place.
+// PutAside implements Location.
 func (f File) PutAside() error { return os.Rename(string(f), string(f)+Unreadable) }

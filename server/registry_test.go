@@ -42,7 +42,7 @@ func TestFollowersRefuseRevokedTokens(t *testing.T) {
 	}
 	other, standby := open()
 	fake := clustertest.NewFake()
-	s := Server{store: other, callers: callers{book: standby}, Engine: engine.New(fake, other, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop()})}
+	s := Server{store: other, callers: callers{registry: standby}, Engine: engine.New(fake, other, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop()})}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.runRegistry(ctx) }()

@@ -17,26 +17,26 @@ import (
 	"github.com/rockpool/rockpool/clients"
 )
 
-// A patientListener disconnects peers that read nothing for the time patience. A deadline for a
+// A deadlineListener disconnects peers that read nothing for the time patience. A deadline for a
 // whole response would also disconnect slow readers. Here each piece of a write has its own
 // deadline, so any progress counts. On loopback, a reader of 1 KiB/s opens its TCP window only
 // every 64 s, so patience must be longer than that.
-type patientListener struct {
+type deadlineListener struct {
 	net.Listener
 	patience time.Duration
 }
 
-// Patient returns a listener whose connections end if their peer reads nothing for two minutes.
-func Patient(of net.Listener) net.Listener { return patientListener{of, writePatience} }
+// WithDeadlines returns a listener whose connections end if their peer reads nothing for two minutes.
+func WithDeadlines(of net.Listener) net.Listener { return deadlineListener{of, writePatience} }
 
 const writePatience = 2 * time.Minute
 
-func (l patientListener) Accept() (net.Conn, error) {
+func (l deadlineListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
 		return nil, markTemporary(err)
 	}
-	return &patientConn{Conn: conn, patience: l.patience}, nil
+	return &deadlineConn{Conn: conn, patience: l.patience}, nil
 }
 
 // A temporaryError is an error of accept(2) that doesn't mean that the listener is broken. net/http
@@ -64,8 +64,8 @@ func markTemporary(err error) error {
 	return err
 }
 
-// A patientConn is a connection of a patientListener.
-type patientConn struct {
+// A deadlineConn is a connection of a deadlineListener.
+type deadlineConn struct {
 	net.Conn
 	patience time.Duration
 	handed   bool        // the caller sets write deadlines
@@ -73,14 +73,14 @@ type patientConn struct {
 }
 
 // Unwrap returns the underlying connection, for a writer that sets its own deadlines.
-func (c *patientConn) Unwrap() net.Conn { return c.Conn }
+func (c *deadlineConn) Unwrap() net.Conn { return c.Conn }
 
 // HandDeadlines leaves write deadlines to the caller, a TLS connection that sets its own. Call it
 // before the first Write.
-func (c *patientConn) HandDeadlines() { c.handed = true }
+func (c *deadlineConn) HandDeadlines() { c.handed = true }
 
 // SetWriteDeadline with a past time makes the current Write and all later ones fail.
-func (c *patientConn) SetWriteDeadline(at time.Time) error {
+func (c *deadlineConn) SetWriteDeadline(at time.Time) error {
 	if !at.IsZero() && !time.Now().Before(at) {
 		c.cut.Store(true) // must be set before the deadline; see Write
 	}
@@ -88,7 +88,7 @@ func (c *patientConn) SetWriteDeadline(at time.Time) error {
 }
 
 // Write writes p in pieces, each with its own deadline.
-func (c *patientConn) Write(p []byte) (int, error) {
+func (c *deadlineConn) Write(p []byte) (int, error) {
 	if c.handed {
 		return c.Conn.Write(p)
 	}
