@@ -100,7 +100,7 @@ func FuzzRequest(f *testing.F) {
 		var request Request
 		if err := ParseJSON(body, &request); err != nil {
 			if !errors.Is(err, ErrProtocol) {
-				t.Errorf("error %v", err)
+				t.Errorf("error %v, want %v", err, ErrProtocol)
 			}
 			return
 		}
@@ -215,7 +215,7 @@ func TestFrameBounds(t *testing.T) {
 	} {
 		_, body, err := NewFrameReader(bytes.NewReader(test.frame), test.side).Next()
 		if !errors.Is(err, test.want) {
-			t.Errorf("%s: %v", test.name, err)
+			t.Errorf("%s: got %v, want %v", test.name, err, test.want)
 		}
 		if err == nil && len(body) != len(test.frame)-headerSize {
 			t.Errorf("%s: %d bytes", test.name, len(body))
@@ -228,7 +228,7 @@ func TestFrameBounds(t *testing.T) {
 		t.Errorf("%d bytes for %v", len(r.buf), err)
 	}
 	if _, err := ParseAck(bytes.Repeat([]byte{0xff}, 8)); !errors.Is(err, ErrProtocol) {
-		t.Errorf("an offset that is negative: %v", err)
+		t.Errorf("an offset that is negative: got %v, want %v", err, ErrProtocol)
 	}
 }
 
@@ -271,7 +271,7 @@ func TestBuffered(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := f.Buffered(KindStdinWindow); got != c.want {
-			t.Errorf("%s: %t", name, got)
+			t.Errorf("%s: got %t, want %t", name, got, c.want)
 		}
 	}
 }

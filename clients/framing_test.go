@@ -184,7 +184,7 @@ func TestHeadsWithManyFieldsAreRefused(t *testing.T) {
 		t.Errorf("%q, not %q; the connection has ended: %v", got, want, ended)
 	}
 	if got := counted.fields.Load(); got != 1 {
-		t.Errorf("%d refusals are counted", got)
+		t.Errorf("%d refusals are counted, want 1", got)
 	}
 }
 

@@ -75,7 +75,7 @@ func TestRequestsAreOperations(t *testing.T) {
 	}
 	_ = to.Close()
 	if got := <-first; got != http.StatusOK {
-		t.Errorf("the first is answered with %d", got)
+		t.Errorf("the first is answered with %d, want %d", got, http.StatusOK)
 	}
 	if got := request(http.MethodPost, "one", strings.NewReader("")); got != http.StatusOK || all.Usage().Operations != 0 {
 		t.Errorf("afterwards: %d, %+v", got, all.Usage())
@@ -104,7 +104,7 @@ func TestRequestsAreAuthenticatedAndCounted(t *testing.T) {
 		want      int
 	}{{"one", token, 200}, {"two", token, 200}, {"missing", token, 404}, {"one", "wrong", 401}, {"one", "", 401}, {"panic", token, 0}} {
 		if got := request(test.id, test.shown); got != test.want {
-			t.Errorf("%+v is answered with %d", test, got)
+			t.Errorf("%+v is answered with %d, want %d", test, got, test.want)
 		}
 	}
 	if api.called.Role != access.Admin || api.called.API != "test" {

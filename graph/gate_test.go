@@ -170,7 +170,7 @@ func TestBodiesAreLimited(t *testing.T) {
 		}
 		response.Body.Close()
 		if response.StatusCode != status {
-			t.Errorf("%d bytes, chunked: %d", size, response.StatusCode)
+			t.Errorf("%d bytes, chunked: %d, want %d", size, response.StatusCode, status)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func TestEachGrantHasSeparateLimits(t *testing.T) {
 	one := h.granted(token, time.Hour)
 	for what, shown := range map[string]string{"a grant": one, "another one": h.granted(token, time.Hour), "its token": token} {
 		if refused := h.follows(shown); refused != "" {
-			t.Errorf("%s: %s", what, refused)
+			t.Errorf("%s: got %s, want \"\"", what, refused)
 		}
 	}
 	wait.For(t, "all follow", func() bool { return h.engine.Callers.Usage(runtime.Tenant{ID: "physics"}).Subscriptions.Used == 3 })

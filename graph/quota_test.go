@@ -148,7 +148,7 @@ func TestSubscriptionsHaveAQuota(t *testing.T) {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusTooManyRequests {
-		t.Errorf("status %d", response.StatusCode)
+		t.Errorf("status %d, want %d", response.StatusCode, http.StatusTooManyRequests)
 	}
 }
 
@@ -335,7 +335,7 @@ func TestListsFilterByTenant(t *testing.T) {
 	}
 	leave()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("the claim was answered: %v", err)
+		t.Errorf("the claim was answered: got %v, want %v", err, context.Canceled)
 	}
 	for { // until it no longer waits
 		if _, total := waiting(testToken, ""); total == 0 {

@@ -139,7 +139,7 @@ func TestQueuedRunnerSurvivesARestart(t *testing.T) {
 		t.Errorf("it waits for: %s", why)
 	}
 	if trigger := b.evaluations(waits)[0].Trigger; trigger != runtime.TriggerNoRoom {
-		t.Errorf("its last evaluation was made by %s", trigger)
+		t.Errorf("its last evaluation was made by %s, want %s", trigger, runtime.TriggerNoRoom)
 	}
 	if err := b.Remove(t.Context(), one); err != nil {
 		t.Fatal(err)

@@ -50,8 +50,8 @@ func TestUnreadableCountersAreReported(t *testing.T) {
 	counts(t, sound)
 	sandboxtest.AsNobody(t, func() {
 		for range 2 {
-			if seen, err := c.Evidence(t.Context(), "a"); err == nil || runtime.CodeOf(err) != runtime.CodeInternal || !strings.Contains(err.Error(), "counters of runner a") {
-				t.Errorf("%+v, %v", seen, err)
+			if seen, err := c.Evidence(t.Context(), "a"); err == nil || runtime.CodeOf(err) != runtime.CodeInternal || !strings.Contains(err.Error(), "runner a") {
+				t.Errorf("got %+v, %v, want INTERNAL that names runner a", seen, err)
 			}
 		}
 	})

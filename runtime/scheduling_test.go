@@ -31,6 +31,6 @@ func TestEvaluationsAreTimed(t *testing.T) {
 		}
 	}
 	if waited := (Evaluation{CreatedAt: at(5)}).Waited(at(0)); waited != 0 {
-		t.Errorf("made in the future: %v", waited)
+		t.Errorf("made in the future: got %v, want 0", waited)
 	}
 }

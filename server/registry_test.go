@@ -54,6 +54,6 @@ func TestFollowersRefuseRevokedTokens(t *testing.T) {
 	wait.For(t, "the revoked token is refused", func() bool { return !known() })
 	stop()
 	if err := errors.Join(<-ended, fake.Close()); !errors.Is(err, context.Canceled) {
-		t.Error(err)
+		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 }

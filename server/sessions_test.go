@@ -58,13 +58,13 @@ func TestSessionsAreTokens(t *testing.T) {
 			t.Error(err)
 		}
 		if _, err := registry.Authenticate(secret); runtime.CodeOf(err) != runtime.CodeUnauthenticated {
-			t.Errorf("%+v: it goes on: %v", test, err)
+			t.Errorf("%+v: it goes on: got %v, want UNAUTHENTICATED", test, err)
 		}
 		if err := s.End(t.Context(), secret); err != nil {
 			t.Errorf("again: %v", err)
 		}
 	}
 	if _, err := (sessions{registry, log, false}).Begin(t.Context(), signin.Identity{Name: "a", Tenant: "none", Role: "ADMIN", Expires: time.Now().Add(time.Hour)}); !errors.Is(err, signin.ErrUnknownTenant) {
-		t.Errorf("an unknown tenant: %v", err)
+		t.Errorf("an unknown tenant: got %v, want %v", err, signin.ErrUnknownTenant)
 	}
 }

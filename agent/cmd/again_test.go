@@ -48,7 +48,7 @@ func TestCommandsRunAfterAnEndedOne(t *testing.T) {
 					t.Fatalf("round %d: it ended by %s, not %s: %+v", round, r.exit.Cause, first.cause, r)
 				}
 				if left := b.left(t); left != "" {
-					t.Errorf("round %d: left: %q", round, left)
+					t.Errorf("round %d: left: %q, want \"\"", round, left)
 				}
 				for i := range 3 {
 					want := fmt.Sprint(i, "\n")

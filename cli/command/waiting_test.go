@@ -51,7 +51,7 @@ func TestSlowPutsReportWhatTheyWaitFor(t *testing.T) {
 					delete(test.says, next)
 				}
 				if err := <-ended; !errors.Is(err, failed) {
-					t.Error(err)
+					t.Errorf("got %v, want %v", err, failed)
 				}
 			})
 		})

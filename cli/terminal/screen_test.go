@@ -44,7 +44,7 @@ func TestScreen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if key := s.Key(t.Context(), time.Now()); key != 0 {
-		t.Errorf("nobody pressed %q", key)
+		t.Errorf("nobody pressed %q, want 0", key)
 	}
 	if _, err := master.Write([]byte("x")); err != nil {
 		t.Fatal(err)
@@ -55,11 +55,11 @@ func TestScreen(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	if key := s.Key(ended, time.Now().Add(wait.Limit)); key != 0 {
-		t.Errorf("after the end: %q", key)
+		t.Errorf("after the end: got %q, want 0", key)
 	}
 	s.Close()
 	if state() != before {
-		t.Errorf("left as %+v", state())
+		t.Errorf("left as %+v, want %+v", state(), before)
 	}
 	want := "\x1b[?1049h\x1b[?25l\x1b[Hshort\x1b[K\r\n" + strings.Repeat("é", 9) + "…\x1b[K\r\nthird\x1b[K\x1b[J\x1b[?25h\x1b[?1049l"
 	got := make([]byte, 0, 1<<10)

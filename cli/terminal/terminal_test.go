@@ -59,7 +59,7 @@ func TestTerminalIsRestored(t *testing.T) {
 		}
 		way()
 		if state() != before {
-			t.Errorf("%s: left as %+v", name, state())
+			t.Errorf("%s: left as %+v, want %+v", name, state(), before)
 		}
 	}
 	terminal.Restore()

@@ -104,7 +104,7 @@ func TestBinaryOutputIsAlsoBase64(t *testing.T) {
 	a.call("write_files", object{"session": session.Session, "files": []object{{"path": "bytes", "base64": base64.StdEncoding.EncodeToString(data)}}}, &done)
 	var read content
 	if text := textIn(a.call("read_file", object{"session": session.Session, "path": "bytes"}, &read)); text != inBase64 {
-		t.Errorf("the text has it, too: %s", text)
+		t.Errorf("the text has it, too: got %s, want %s", text, inBase64)
 	}
 	if text := (ran{Stdout: "\uFFFDa", StdoutBase64: "//5hAA=="}).String(); !strings.HasSuffix(text, "stdout ("+inBase64+"):\n\uFFFDa\n") {
 		t.Error(text)
@@ -197,10 +197,10 @@ func TestOutputIsCutAbove24KiB(t *testing.T) {
 	data := []byte(strings.Repeat("x", 2*half))
 	c.write(data)
 	if c.omitted() != 0 {
-		t.Errorf("%d of 24 KiB omitted", c.omitted())
+		t.Errorf("%d of 24 KiB omitted, want 0", c.omitted())
 	}
 	if c.write([]byte("more")); c.omitted() != 4 {
-		t.Errorf("%d of 4 bytes more omitted", c.omitted())
+		t.Errorf("%d of 4 bytes more omitted, want 4", c.omitted())
 	}
 }
 
@@ -268,8 +268,8 @@ func TestCancelledCallsReleaseTheirRunner(t *testing.T) {
 	}
 	result := s.failed(ctx, "execute", ctx.Err())
 	var got struct{ Error problem }
-	if decodeContent(t, result, &got); got.Error.Next != "" || !strings.Contains(got.Error.Message, "the client cancelled it") {
-		t.Errorf("%+v", got)
+	if decodeContent(t, result, &got); got.Error.Next != "" || got.Error.Code != runtime.CodeClusterUnavailable || !strings.Contains(got.Error.Message, "client") {
+		t.Errorf("got %+v, want CLUSTER_UNAVAILABLE because of the client", got)
 	}
 }
 
@@ -294,7 +294,7 @@ func TestSessionsKeepFilesUntilTheyAreClosed(t *testing.T) {
 		}
 	}
 	if text != "hello wörld" {
-		t.Errorf("%q", text)
+		t.Errorf("got %q, want \"hello wörld\"", text)
 	}
 	var done ran
 	a.call("execute", object{"session": session.Session, "shell": "echo hi"}, &done)

@@ -44,7 +44,7 @@ func TestSessionsEndWithTheMCPSession(t *testing.T) {
 			a := b.agent(token)
 			a.call("open_session", object{"environment": "shell"}, &openResult{})
 			if b.held() != 1 {
-				t.Fatalf("%d held", b.held())
+				t.Fatalf("%d held, want 1", b.held())
 			}
 			s := b.api.sessionOf(a)
 			end(t, b, a, id)
@@ -104,7 +104,7 @@ func TestSessionsOfOtherTokensAreUnknown(t *testing.T) {
 	for _, token := range []string{same, other, firstToken} { // with the id of my MCP session
 		for _, method := range []string{http.MethodPost, http.MethodDelete} {
 			if status, _ := b.send(method, token, a.ID(), `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`); status != http.StatusNotFound {
-				t.Errorf("%s answers %d", method, status)
+				t.Errorf("%s answers %d, want %d", method, status, http.StatusNotFound)
 			}
 		}
 	}
@@ -179,8 +179,8 @@ func TestSessionsAreBounded(t *testing.T) {
 	if !b.api.sessionOf(first).begin() || !b.api.sessionOf(again).begin() || !b.api.sessionOf(kept).begin() {
 		t.Fatal("one has ended")
 	}
-	if status, text := b.send(http.MethodPost, third, "", initialize); status != http.StatusTooManyRequests || !strings.Contains(text, "at most 2 of one token, 3 in all") {
-		t.Errorf("%d %s", status, text)
+	if status, text := b.send(http.MethodPost, third, "", initialize); status != http.StatusTooManyRequests || !strings.Contains(text, "at most 2 of one token, 3 ") {
+		t.Errorf("got %d %s, want 429 with the limits 2 and 3", status, text)
 	}
 	for _, a := range []*agent{kept, again, first} { // the other's is idle longest
 		b.api.sessionOf(a).done()
@@ -234,7 +234,7 @@ func TestCallsWhoseClientLeftAreCounted(t *testing.T) {
 		t.Error("a session with calls is idle")
 	}
 	if _, _, err := s.begins(&sdk.RequestExtra{Header: http.Header{requestKey: {"of one that has ended"}}}); !errors.Is(err, errLeft) {
-		t.Errorf("a call begins whose client has left: %v", err)
+		t.Errorf("a call begins whose client has left: got %v, want %v", err, errLeft)
 	}
 	s.end(errDeleted)
 	<-s.released

@@ -63,7 +63,7 @@ func TestSessionsOfClientsThatDoNotReadEnd(t *testing.T) {
 	s.end(errDeleted)
 	wait.Receive(t, s.released, "the end of all that the session holds")
 	if b.held() != 0 {
-		t.Errorf("%d held", b.held())
+		t.Errorf("%d held, want 0", b.held())
 	}
 }
 

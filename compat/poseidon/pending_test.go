@@ -94,7 +94,7 @@ func TestPendingExecutionsAreBounded(t *testing.T) {
 		return err
 	}
 	if err := filled(""); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
-		t.Errorf("one tenant takes all: %v", err)
+		t.Errorf("one tenant takes all: got %v, want QUOTA_EXCEEDED", err)
 	}
 	if n := p.room("other"); n < pendingKiB/5 {
 		t.Errorf("another one has only %d KiB", n)

@@ -137,10 +137,10 @@ func TestRevokedTokenCutsDownloads(t *testing.T) {
 		}
 		revoke()
 		if why := wait.Receive(t, ended, "the end of "+path); why != http.ErrAbortHandler {
-			t.Errorf("%s: %v", path, why)
+			t.Errorf("%s: got %v, want %v", path, why, http.ErrAbortHandler)
 		}
 		if _, err := io.Copy(io.Discard, response.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Errorf("%s: the client reads on to %v", path, err)
+			t.Errorf("%s: the client reads on to %v, want %v", path, err, io.ErrUnexpectedEOF)
 		}
 		_ = response.Body.Close()
 		_ = conn.Close()

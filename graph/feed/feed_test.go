@@ -127,7 +127,7 @@ func read(t *testing.T, w *Watcher, slow func()) []byte {
 		}
 		if item.Event.Kind == events.Finished {
 			if _, err := w.Next(t.Context()); !errors.Is(err, io.EOF) {
-				t.Errorf("after the end comes %v", err)
+				t.Errorf("after the end comes %v, want %v", err, io.EOF)
 			}
 			return got
 		}
@@ -260,7 +260,7 @@ func TestOutputIsEncodedOnce(t *testing.T) {
 		p.end()
 		group.Wait()
 		if encoded != 50 {
-			t.Errorf("50 events for 100 watchers were encoded %d times", encoded)
+			t.Errorf("50 events for 100 watchers were encoded %d times, want 50", encoded)
 		}
 	})
 }

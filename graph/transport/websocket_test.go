@@ -43,8 +43,8 @@ func TestCloseCodes(t *testing.T) {
 		"subscribe before init":       {0, []string{subscribe}, 4401, "Unauthorized"},
 		"the same id twice":           {1, []string{subscribe, subscribe}, 4409, "Subscriber for 1 already exists"},
 		"init twice":                  {2, nil, 4429, "Too many initialisation requests"},
-		"too long before init":        {0, []string{`{"type":"connection_init","payload":{"a":"` + strings.Repeat("x", initLimit) + `"}}`}, websocket.StatusMessageTooBig, ""},
-		"too long":                    {1, []string{`{"type":"ping","payload":{"a":"` + strings.Repeat("x", 1<<20) + `"}}`}, websocket.StatusMessageTooBig, ""},
+		"large message before init":   {0, []string{`{"type":"connection_init","payload":{"a":"` + strings.Repeat("x", initLimit) + `"}}`}, websocket.StatusMessageTooBig, ""},
+		"large message":               {1, []string{`{"type":"ping","payload":{"a":"` + strings.Repeat("x", 1<<20) + `"}}`}, websocket.StatusMessageTooBig, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := b.dial(t)

@@ -92,7 +92,7 @@ func TestImagesOfManyUsersAreRemoved(t *testing.T) {
 		}
 	})
 	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("it is left: %v", err)
+		t.Errorf("it is left: got %v, want %v", err, os.ErrNotExist)
 	}
 }
 

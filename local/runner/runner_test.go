@@ -65,10 +65,10 @@ func TestEndsByItself(t *testing.T) {
 		want(t, "states", w.phases, runtime.RunnerIdle, runtime.RunnerGone) // and never started again
 		want(t, "calls", w.calls, "prepare", "create", "ready", "exited", "release 7")
 		if len(w.states) != 2 {
-			t.Errorf("it was saved %d times: its removal changed nothing", len(w.states))
+			t.Errorf("it was saved %d times: its removal changed nothing, want 2", len(w.states))
 		}
-		if s := w.last(); s.Reason != runtime.GoneAgentDied || s.Message != "the agent ended" {
-			t.Errorf("it ended as %+v", s)
+		if s := w.last(); s.Reason != runtime.GoneAgentDied || s.Message == "" {
+			t.Errorf("it ended as %+v, want AGENT_DIED with a message", s)
 		}
 	})
 }
@@ -96,15 +96,15 @@ func TestStartsThatFail(t *testing.T) {
 		attempts, restarts                int
 		message                           string
 	}{
-		"once":                   {starts: []error{broken}, state: runtime.RunnerIdle, attempts: 2, restarts: 1},
-		"then not usable":        {starts: []error{broken}, unusable: []error{broken}, state: runtime.RunnerIdle, attempts: 3, restarts: 2},
-		"always":                 {starts: []error{broken, broken, broken, broken}, state: runtime.RunnerGone, attempts: 3, restarts: 2, message: "broken"},
-		"for good":               {starts: []error{&sandbox.Failure{Message: "never", Unrecoverable: true, Err: errors.New("x")}}, state: runtime.RunnerGone, attempts: 1, message: "never"},
-		"for an unknown reason":  {starts: []error{errors.New("a"), errors.New("b"), errors.New("c")}, state: runtime.RunnerGone, attempts: 3, restarts: 2, message: "it couldn't be started; the server's log says why"},
-		"and can't be removed":   {starts: []error{broken}, destroys: []error{errors.New("busy")}, state: runtime.RunnerIdle, attempts: 2, restarts: 1},
-		"and never removed":      {starts: []error{broken}, destroys: slices.Repeat([]error{errors.New("busy")}, 9), state: runtime.RunnerGone, attempts: 1, restarts: 2, message: "broken"},
-		"to be stored":           {saves: []error{errors.New("full")}, state: runtime.RunnerIdle, attempts: 2, restarts: 1},
-		"to be stored, but once": {starts: []error{broken, broken}, saves: []error{errors.New("full")}, state: runtime.RunnerIdle, attempts: 3, restarts: 2},
+		"one failure: starts again":                    {starts: []error{broken}, state: runtime.RunnerIdle, attempts: 2, restarts: 1},
+		"failure, then unusable: starts again":         {starts: []error{broken}, unusable: []error{broken}, state: runtime.RunnerIdle, attempts: 3, restarts: 2},
+		"every start fails: GONE":                      {starts: []error{broken, broken, broken, broken}, state: runtime.RunnerGone, attempts: 3, restarts: 2, message: "broken"},
+		"unrecoverable failure: GONE at once":          {starts: []error{&sandbox.Failure{Message: "never", Unrecoverable: true, Err: errors.New("x")}}, state: runtime.RunnerGone, attempts: 1, message: "never"},
+		"unknown failures: GONE":                       {starts: []error{errors.New("a"), errors.New("b"), errors.New("c")}, state: runtime.RunnerGone, attempts: 3, restarts: 2, message: "it couldn't be started; the server's log says why"},
+		"failure, one removal fails: starts again":     {starts: []error{broken}, destroys: []error{errors.New("busy")}, state: runtime.RunnerIdle, attempts: 2, restarts: 1},
+		"failure, every removal fails: GONE":           {starts: []error{broken}, destroys: slices.Repeat([]error{errors.New("busy")}, 9), state: runtime.RunnerGone, attempts: 1, restarts: 2, message: "broken"},
+		"first save fails: starts again":               {saves: []error{errors.New("full")}, state: runtime.RunnerIdle, attempts: 2, restarts: 1},
+		"two failures and a failed save: starts again": {starts: []error{broken, broken}, saves: []error{errors.New("full")}, state: runtime.RunnerIdle, attempts: 3, restarts: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -242,7 +242,7 @@ func TestRemovalIsRetriedFiveTimes(t *testing.T) {
 		}
 		pass(time.Hour)
 		if w.destroy != 5 {
-			t.Errorf("%d tries", w.destroy)
+			t.Errorf("%d tries, want 5", w.destroy)
 		}
 		for _, failing := range []error{busy, nil} {
 			waited := make(chan error)

@@ -124,7 +124,7 @@ func TestBridgesKeepWithinTheirBudget(t *testing.T) {
 		short, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
 		if err := b.Keep(short, "h", true); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("one too many: %v", err)
+			t.Errorf("one too many: got %v, want %v", err, context.DeadlineExceeded)
 		}
 		go func() {
 			time.Sleep(time.Minute)
@@ -136,7 +136,7 @@ func TestBridgesKeepWithinTheirBudget(t *testing.T) {
 		short, cancel = context.WithTimeout(ctx, time.Minute)
 		defer cancel()
 		if err := b.Keep(short, "i", false); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("an idle one in place of a claimed one: %v", err)
+			t.Errorf("an idle one in place of a claimed one: got %v, want %v", err, context.DeadlineExceeded)
 		}
 		b.Drop("g")
 		keep("i", false, "ehi")
@@ -166,7 +166,7 @@ func TestBrokenBridgesAreReopened(t *testing.T) {
 			synctest.Wait()
 		}
 		if got := failing.who(); got != "" {
-			t.Errorf("left: %q", got)
+			t.Errorf("left: got %q, want \"\"", got)
 		}
 	})
 }
@@ -204,7 +204,7 @@ func TestSpareDialsUseNoScarceBridges(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := b.who(); got != "bcde" {
-			t.Errorf("%q are open", got)
+			t.Errorf("%q are open, want \"bcde\"", got)
 		}
 	})
 }

@@ -35,7 +35,7 @@ func TestFailuresAreOfTheLastMinute(t *testing.T) {
 	later := begin.Add(120 * time.Second) // the same slot of the table
 	f.Ended(later, ended("mine", runtime.OutcomeFailed, 0))
 	if n := f.Count(later, all); n != 1 {
-		t.Errorf("two minutes later: %d", n)
+		t.Errorf("two minutes later: got %d, want 1", n)
 	}
 }
 

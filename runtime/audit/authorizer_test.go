@@ -49,13 +49,13 @@ func TestDoAuthorisesActsAndRecords(t *testing.T) {
 		tenant runtime.TenantID // of the entry; "" means there is none
 		failed bool
 	}{
-		"a change":                                  {client(t), "moveFile", object("a", true), true, "a", false},
-		"a change by a caller for all tenants":      {all, "moveFile", object("b", true), true, "b", false},
-		"reading isn't recorded":                    {client(t), "files", object("a", true), true, "", false},
-		"an object that the caller doesn't see":     {client(t), "moveFile", object("b", false), false, "a", true},
-		"a caller that may not":                     {reader, "moveFile", object("b", true), false, "b", true},
-		"what the server does itself":               {access.With(t.Context(), access.Server()), "moveFile", object("a", true), true, "", false},
-		"an operation without a rule isn't allowed": {all, "unknown", object("a", true), false, "", true},
+		"a change: recorded":                            {client(t), "moveFile", object("a", true), true, "a", false},
+		"a change by a caller of all tenants: recorded": {all, "moveFile", object("b", true), true, "b", false},
+		"a read: not recorded":                          {client(t), "files", object("a", true), true, "", false},
+		"an invisible object: refused":                  {client(t), "moveFile", object("b", false), false, "a", true},
+		"a caller without the right: refused":           {reader, "moveFile", object("b", true), false, "b", true},
+		"the server's own change: not recorded":         {access.With(t.Context(), access.Server()), "moveFile", object("a", true), true, "", false},
+		"an operation without a rule: refused":          {all, "unknown", object("a", true), false, "", true},
 	} {
 		stored := &memory{}
 		log := newLog(t, Config{Store: stored})

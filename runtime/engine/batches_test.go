@@ -15,6 +15,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/batch"
 	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/request"
+	"github.com/rockpool/rockpool/test/refusal"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -161,8 +162,8 @@ func TestWrongOutputFailsTheCase(t *testing.T) {
 				t.Errorf("case %d: %s, %+v", i, got.State, got.Execution.Comparison)
 			}
 		}
-		if got := cases[1].Execution.Comparison; got.Message == nil || *got.Message != `line 1: "1 2" instead of "1 3"` {
-			t.Errorf("%+v", got)
+		if d := cases[1].Execution.Comparison.Difference; d == nil || d.Line != 1 || *d.Expected != "1 3" || *d.Actual != "1 2" {
+			t.Errorf(`got %+v, want line 1: "1 2" instead of "1 3"`, d)
 		}
 		if got := cases[8].Execution.Comparison; got != nil {
 			t.Errorf("without an expected output: %+v", got)
@@ -196,7 +197,7 @@ func TestBatchEventsComeOnceAndInOrder(t *testing.T) {
 	}
 	for _, bad := range []string{"x", "3.", "-1.", "0.x", "01.", "1." + strings.TrimPrefix(live[1].Cursor, "0.")} {
 		_, err := b.Batches.Events(asServer(t), started.ID, bad)
-		wantCode(t, err, runtime.CodeInvalidInput, "after")
+		refusal.Want(t, err, runtime.CodeInvalidInput, "after")
 	}
 }
 
@@ -303,9 +304,9 @@ func TestBatchKeys(t *testing.T) {
 			t.Error(again, same, err)
 		}
 		_, _, err = b.Batches.Start(asServer(t), in, request.Batch{Cases: []request.Case{{}}})
-		wantCode(t, err, runtime.CodeConflict, "")
+		refusal.Want(t, err, runtime.CodeConflict, "")
 		_, err = b.Executions.Start(asServer(t), in)
-		wantCode(t, err, runtime.CodeConflict, "")
+		refusal.Want(t, err, runtime.CodeConflict, "")
 		b.awaitBatch(t, started.ID)
 	}
 	in.Key = "other"
@@ -313,7 +314,7 @@ func TestBatchKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _, err = b.Batches.Start(asServer(t), in, of)
-	wantCode(t, err, runtime.CodeConflict, "")
+	refusal.Want(t, err, runtime.CodeConflict, "")
 
 	for _, fresh := range []bool{false, true} {
 		in := request.Run{EnvironmentID: "a", Command: []string{"true"}, WaitFor: ptr(patient), Key: fmt.Sprint("k", fresh)}
@@ -328,7 +329,7 @@ func TestBatchKeys(t *testing.T) {
 		}
 		b.awaitBatch(t, started.ID)
 		_, _, err = b.Batches.Run(asServer(t), in, request.Batch{Cases: []request.Case{{}}, FreshRunners: fresh})
-		wantCode(t, err, runtime.CodeConflict, "")
+		refusal.Want(t, err, runtime.CodeConflict, "")
 	}
 }
 
@@ -364,31 +365,31 @@ func TestInvalidBatchInputIsRefused(t *testing.T) {
 		"cases.0.limits.processes":   {good, request.Batch{Cases: []request.Case{{Bounds: batch.Bounds{Processes: ptr(-1)}}}}},
 	} {
 		_, _, err := b.Batches.Start(asServer(t), test.in, test.of)
-		wantCode(t, err, runtime.CodeInvalidInput, field)
+		refusal.Want(t, err, runtime.CodeInvalidInput, field)
 	}
 	_, _, err := b.Batches.Start(asServer(t), good, request.Batch{Cases: make([]request.Case, 1001)})
-	wantCode(t, err, runtime.CodeInvalidInput, "cases")
+	refusal.Want(t, err, runtime.CodeInvalidInput, "cases")
 	run := request.Run{EnvironmentID: "a", Command: []string{"true"}}
 	_, _, err = b.Batches.Run(asServer(t), run, request.Batch{Build: &request.Build{Shell: ptr("x")}, Cases: one, FreshRunners: true})
-	wantCode(t, err, runtime.CodeInvalidInput, "freshRunners")
+	refusal.Want(t, err, runtime.CodeInvalidInput, "freshRunners")
 	run.Stdin = ptr("")
 	_, _, err = b.Batches.Run(asServer(t), run, request.Batch{Cases: one})
-	wantCode(t, err, runtime.CodeInvalidInput, "stdin")
+	refusal.Want(t, err, runtime.CodeInvalidInput, "stdin")
 	_, _, err = b.Batches.Run(asServer(t), request.Run{EnvironmentID: "none", Command: []string{"true"}}, request.Batch{Cases: one, FreshRunners: true})
-	wantCode(t, err, runtime.CodeEnvironmentNotFound, "")
+	refusal.Want(t, err, runtime.CodeEnvironmentNotFound, "")
 	_, _, err = b.Batches.Start(asServer(t), request.Start{RunnerID: "none", Command: []string{"true"}}, request.Batch{Cases: one})
-	wantCode(t, err, runtime.CodeRunnerGone, "")
+	refusal.Want(t, err, runtime.CodeRunnerGone, "")
 	_, err = b.Batches.Get(asServer(t), "none")
-	wantCode(t, err, runtime.CodeBatchNotFound, "")
+	refusal.Want(t, err, runtime.CodeBatchNotFound, "")
 	_, err = b.Batches.Cancel(asServer(t), "none")
-	wantCode(t, err, runtime.CodeBatchNotFound, "")
+	refusal.Want(t, err, runtime.CodeBatchNotFound, "")
 	_, err = b.Batches.Events(asServer(t), "none", "")
-	wantCode(t, err, runtime.CodeBatchNotFound, "")
+	refusal.Want(t, err, runtime.CodeBatchNotFound, "")
 	if all, total, err := b.Batches.List(asServer(t), request.Batches{}, 10, ""); err != nil || total != 0 {
 		t.Error("something is left of a refused batch:", all, err)
 	}
 	if n := b.batchTable.len(); n != 0 {
-		t.Errorf("%d leaders are left", n)
+		t.Errorf("%d leaders are left, want 0", n)
 	}
 }
 

@@ -75,7 +75,7 @@ func (b *bed) start(t testing.TB) {
 	b.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("Run returned %v", err)
+			t.Errorf("Run returned %v, want %v", err, context.Canceled)
 		}
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -184,14 +184,6 @@ func (b *bed) events(t testing.TB, id runtime.ExecutionID, after string) (output
 		}
 		output += string(event.Data)
 		all = append(all, event)
-	}
-}
-
-func wantCode(t testing.TB, err error, code runtime.Code, field string) {
-	t.Helper()
-	var e *runtime.Error
-	if !errors.As(err, &e) || e.Code != code || e.Field != field {
-		t.Errorf("error %v, want %s for %q", err, code, field)
 	}
 }
 

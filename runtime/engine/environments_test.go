@@ -10,6 +10,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/test/clustertest"
+	"github.com/rockpool/rockpool/test/refusal"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -24,7 +25,7 @@ func TestEnvironments(t *testing.T) {
 		t.Fatalf("%+v, %v, %v", env, created, err)
 	}
 	_, _, err = put(request.Environment{IfRevision: ptr(0)})
-	wantCode(t, err, runtime.CodeConflict, "")
+	refusal.Want(t, err, runtime.CodeConflict, "")
 	env, created, err = put(request.Environment{})
 	if err != nil || created || env.Revision != 1 {
 		t.Errorf("a put without changes: %+v, %v, %v", env, created, err)
@@ -71,13 +72,13 @@ func TestEnvironments(t *testing.T) {
 		"variables.0.value":      {Variables: []runtime.Variable{{Name: "A", Value: "\x00"}}},
 	} {
 		_, _, err := put(in)
-		wantCode(t, err, runtime.CodeInvalidInput, field)
+		refusal.Want(t, err, runtime.CodeInvalidInput, field)
 	}
 	if now, _ := b.environmentRegistry.Get("a"); now.Revision != 5 {
 		t.Errorf("a refused put changed it: %+v", now)
 	}
 	_, _, err = b.Environments.Put(asServer(t), request.Environment{ID: "../x"})
-	wantCode(t, err, runtime.CodeInvalidInput, "id")
+	refusal.Want(t, err, runtime.CodeInvalidInput, "id")
 }
 
 func TestEnvironmentsSetAnInterpreter(t *testing.T) {
@@ -121,7 +122,7 @@ func TestEnvironmentsSetAnInterpreter(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := put(test.in)
-			wantCode(t, err, runtime.CodeInvalidInput, test.field)
+			refusal.Want(t, err, runtime.CodeInvalidInput, test.field)
 		})
 	}
 	if now, _ := b.environmentRegistry.Get("a"); now.Revision != 1 {
@@ -184,7 +185,7 @@ func TestImagesAreResolvedForTheOwnerOnly(t *testing.T) {
 	}
 	for _, isolation := range []runtime.Isolation{runtime.IsolationNamespaces, runtime.IsolationNone} {
 		_, _, err := b.Environments.Put(as(t, "u"), request.Environment{ID: "a", Image: ptr("x"), Isolation: &isolation})
-		wantCode(t, err, runtime.CodeConflict, "")
+		refusal.Want(t, err, runtime.CodeConflict, "")
 	}
 	if calls.Load() != 1 {
 		t.Errorf("%d calls, want 1", calls.Load())
@@ -213,7 +214,7 @@ func TestIDsOfDeletedEnvironments(t *testing.T) {
 	if err != nil || !remove("t") {
 		t.Fatal(err)
 	}
-	wantCode(t, put("u"), runtime.CodeConflict, "")
+	refusal.Want(t, put("u"), runtime.CodeConflict, "")
 	if err := put("t"); err != nil {
 		t.Errorf("its own tenant: %v", err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/runtime/ticket"
+	"github.com/rockpool/rockpool/test/refusal"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -171,7 +172,7 @@ func TestResumedClaimIsRenewed(t *testing.T) {
 		t.Errorf("%+v, then %+v", again, last)
 	}
 	_, _, err := b.Runners.ClaimOrResume(asServer(t), request.Claim{EnvironmentID: "a", Holder: ptr("eve")})
-	wantCode(t, err, runtime.CodeEnvironmentNotFound, "")
+	refusal.Want(t, err, runtime.CodeEnvironmentNotFound, "")
 }
 
 // TestHoldersAreScopedByTenantAndEnvironment checks that different scopes, environments and names
@@ -209,15 +210,15 @@ func TestInvalidHoldersAreRefused(t *testing.T) {
 	b.environment(t, "a", 1)
 	for _, bad := range []string{"", strings.Repeat("x", 201), "a\nb", "\x00", "\x7f", "\u0085", "\xff"} {
 		_, _, err := b.Runners.ClaimOrResume(asServer(t), request.Claim{EnvironmentID: "a", Holder: &bad})
-		wantCode(t, err, runtime.CodeInvalidInput, "holder")
-		if err != nil && !strings.Contains(err.Error(), "1 to 200 bytes") {
-			t.Error(err)
+		refusal.Want(t, err, runtime.CodeInvalidInput, "holder")
+		if !strings.Contains(runtime.MessageOf(err), "200") {
+			t.Errorf("got %v, want the limit of 200 bytes", err)
 		}
 		_, err = b.Tickets.Open(asServer(t), request.Claim{EnvironmentID: "a", Holder: &bad})
-		wantCode(t, err, runtime.CodeInvalidInput, "holder")
+		refusal.Want(t, err, runtime.CodeInvalidInput, "holder")
 	}
 	_, _, err := b.Runners.ClaimOrResume(asServer(t), request.Claim{EnvironmentID: "a", Holder: ptr("x"), Key: "k"})
-	wantCode(t, err, runtime.CodeInvalidInput, "holder")
+	refusal.Want(t, err, runtime.CodeInvalidInput, "holder")
 	b.session(t, request.Claim{EnvironmentID: "a", Holder: ptr(strings.Repeat("ä", 100))}, false)
 }
 
@@ -315,7 +316,7 @@ func TestClaimsOfAHolderWaitTogether(t *testing.T) {
 		}
 	}
 	if _, total := b.usage.WaitingClaims(asServer(t), request.Waiting{}, 0, ""); total != 1 {
-		t.Errorf("%d claims wait", total)
+		t.Errorf("%d claims wait, want 1", total)
 	}
 	leave()
 	if got := wait.Receive(t, first, "the first one leaves"); !errors.Is(got.err, context.Canceled) {
@@ -356,7 +357,7 @@ func TestErrorOfAnotherClaimIsNotShared(t *testing.T) {
 	wait.Receive(t, joined, "the second one joins")
 	cancel(pool.ErrUnwanted)
 	if err := wait.Receive(t, errs, "the first one's error"); !errors.Is(err, pool.ErrUnwanted) {
-		t.Error(err)
+		t.Errorf("got %v, want %v", err, pool.ErrUnwanted)
 	}
 	b.oneWaits(t)
 	start()

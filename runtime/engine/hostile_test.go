@@ -13,6 +13,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/test/clustertest"
+	"github.com/rockpool/rockpool/test/refusal"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -281,7 +282,7 @@ func TestRunIsIdempotent(t *testing.T) {
 		t.Errorf("%+v", x.End)
 	}
 	if n := b.fake.Starts(); n != 1 {
-		t.Errorf("%d runners", n)
+		t.Errorf("%d runners, want 1", n)
 	}
 }
 
@@ -312,11 +313,11 @@ func TestClosedStdin(t *testing.T) {
 		}
 	}
 	_, err = b.Executions.WriteStdin(asServer(t), request.Stdin{ExecutionID: x.ID, Data: []byte("def")})
-	wantCode(t, err, runtime.CodeConflict, "")
+	refusal.Want(t, err, runtime.CodeConflict, "")
 	if _, err := b.Runners.Release(asServer(t), r.ID); err != nil {
 		t.Fatal(err)
 	}
 	b.await(t, x.ID)
 	_, err = b.Executions.WriteStdin(asServer(t), request.Stdin{ExecutionID: x.ID, Data: []byte("def")})
-	wantCode(t, err, runtime.CodeRunnerGone, "")
+	refusal.Want(t, err, runtime.CodeRunnerGone, "")
 }

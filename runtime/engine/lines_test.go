@@ -8,6 +8,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/executions"
 	"github.com/rockpool/rockpool/runtime/request"
+	"github.com/rockpool/rockpool/test/refusal"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -77,10 +78,10 @@ func TestLines(t *testing.T) {
 		"containing": {MaxLines: 1, Containing: ptr("")},
 	} {
 		_, err := b.Executions.Lines(asServer(t), x.ID, q)
-		wantCode(t, err, runtime.CodeInvalidInput, field)
+		refusal.Want(t, err, runtime.CodeInvalidInput, field)
 	}
 	_, err = b.Executions.Lines(asServer(t), x.ID, executions.LineQuery{MaxLines: 1, Skip: ptr(int64(-1))})
-	wantCode(t, err, runtime.CodeInvalidInput, "skip")
+	refusal.Want(t, err, runtime.CodeInvalidInput, "skip")
 	_, err = b.Executions.Lines(asServer(t), "none", executions.LineQuery{MaxLines: 1})
-	wantCode(t, err, runtime.CodeExecutionNotFound, "")
+	refusal.Want(t, err, runtime.CodeExecutionNotFound, "")
 }

@@ -23,7 +23,7 @@ func TestNothingIsServedBeforeOnLeader(t *testing.T) {
 	broken := errors.New("the tokens can't be read")
 	e := New(fake, db, Config{Dir: t.TempDir(), Logger: zap.NewNop(), OnLeader: func(context.Context) error { return broken }})
 	if err := e.Run(asServer(t)); !errors.Is(err, broken) {
-		t.Errorf("it ran on: %v", err)
+		t.Errorf("it ran on: got %v, want %v", err, broken)
 	}
 	select {
 	case <-e.Restored():

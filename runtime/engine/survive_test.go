@@ -134,7 +134,7 @@ func TestKilledServersLoseNothing(t *testing.T) {
 			t.Errorf("execution %s: %+v", f.key, m)
 		}
 		if n := b.fake.Begun(x.RunnerID, x.ID); n != 1 {
-			t.Errorf("execution %s was started %d times", f.key, n)
+			t.Errorf("execution %s was started %d times, want 1", f.key, n)
 		}
 	}
 	page, err := b.Executions.List(asServer(t), request.Executions{}, 1, "")

@@ -12,6 +12,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/runtime/ticket"
+	"github.com/rockpool/rockpool/test/refusal"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -104,13 +105,13 @@ func TestTicketGetsARunner(t *testing.T) {
 	if tenant, err := b.ticketRegistry.Tenant(second.ID); tenant != runtime.DefaultTenant || err != nil {
 		t.Errorf("%q, %v", tenant, err)
 	}
-	wantCode(t, b.laterFails(t, request.Claim{EnvironmentID: "none"}), runtime.CodeEnvironmentNotFound, "")
+	refusal.Want(t, b.laterFails(t, request.Claim{EnvironmentID: "none"}), runtime.CodeEnvironmentNotFound, "")
 	_, err = b.Tickets.Open(asServer(t), request.Claim{EnvironmentID: "a", WaitFor: ptr(-1)})
-	wantCode(t, err, runtime.CodeInvalidInput, "waitFor")
+	refusal.Want(t, err, runtime.CodeInvalidInput, "waitFor")
 	_, err = b.Tickets.Watch(asServer(t), "none")
-	wantCode(t, err, runtime.CodeTicketNotFound, "")
+	refusal.Want(t, err, runtime.CodeTicketNotFound, "")
 	_, err = b.Tickets.Get(asServer(t), "none")
-	wantCode(t, err, runtime.CodeTicketNotFound, "")
+	refusal.Want(t, err, runtime.CodeTicketNotFound, "")
 }
 
 // TestTicketsWithKeys checks that a key means the same for both ways to claim, and that a ticket
@@ -127,7 +128,7 @@ func TestTicketsWithKeys(t *testing.T) {
 	if again := b.later(t, request.Claim{Key: "k", InactivityTimeout: ptr(0)}); got.State != ticket.Claimed || got.Runner != r.ID || again != got {
 		t.Errorf("%+v, then %+v; want %s", got, again, r.ID)
 	}
-	wantCode(t, b.laterFails(t, request.Claim{EnvironmentID: "a", Key: "k", InactivityTimeout: ptr(60)}), runtime.CodeConflict, "")
+	refusal.Want(t, b.laterFails(t, request.Claim{EnvironmentID: "a", Key: "k", InactivityTimeout: ptr(60)}), runtime.CodeConflict, "")
 	if ok, err := b.Runners.Release(asServer(t), r.ID); !ok || err != nil {
 		t.Errorf("%v, %v", ok, err)
 	}

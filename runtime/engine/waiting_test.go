@@ -117,6 +117,6 @@ func TestWaitingForAQuotaIsListed(t *testing.T) {
 	}
 	leave()
 	if _, total := b.usage.WaitingClaims(asServer(t), request.Waiting{}, 9, ""); total != 0 {
-		t.Errorf("%d wait after they left", total)
+		t.Errorf("%d wait after they left, want 0", total)
 	}
 }

@@ -179,7 +179,7 @@ func TestCursorsWithUnfinishedCharactersAreChecked(t *testing.T) {
 	}
 	for _, begun := range []runtime.Characters{{"a", ""}, {"\xe2\x82\xac", ""}, {"", "\x82"}, {"\xc3\xc3", ""}} {
 		if _, err := Parse("x", At("x", 7, 9, begun).String()); runtime.CodeOf(err) != runtime.CodeInvalidInput {
-			t.Errorf("%q: %v", begun, err)
+			t.Errorf("%q: got %v, want INVALID_INPUT", begun, err)
 		}
 	}
 }

@@ -80,7 +80,7 @@ func TestWatch(t *testing.T) {
 		c, err := w.Next(t.Context())
 		if err != nil {
 			if runtime.CodeOf(err) != runtime.CodeFileError {
-				t.Error(err)
+				t.Errorf("got %v, want FILE_ERROR", err)
 			}
 			break
 		}
@@ -95,7 +95,7 @@ func TestWatch(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := w.Next(t.Context()); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
-		t.Error(err)
+		t.Errorf("got %v, want CLUSTER_UNAVAILABLE", err)
 	}
 }
 
@@ -197,10 +197,10 @@ func TestCloseOfAWatchWaitsForItsGoroutines(t *testing.T) {
 func TestWatchOfAMissingDirectoryFails(t *testing.T) {
 	cause := errors.New("a cause")
 	if _, err := New(&unreachable{use: cause}, nil).WatchFiles(t.Context(), "r", "", false); !errors.Is(err, cause) {
-		t.Error(err)
+		t.Errorf("got %v, want %v", err, cause)
 	}
 	if _, err := New(&unreachable{}, nil).WatchFiles(t.Context(), "r", "x\x00", false); runtime.CodeOf(err) != runtime.CodeInvalidInput {
-		t.Error(err)
+		t.Errorf("got %v, want INVALID_INPUT", err)
 	}
 }
 

@@ -66,7 +66,7 @@ func TestFollowerReadsRevocations(t *testing.T) {
 		go func() { ended <- standby.Follow(ctx, nil) }()
 		stop()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Error(err)
+			t.Errorf("got %v, want %v", err, context.Canceled)
 		}
 	})
 }

@@ -191,8 +191,8 @@ func TestGrantsExpire(t *testing.T) {
 			token, grant, lasts time.Duration
 			why                 error
 		}{
-			"its time":         {0, time.Minute, time.Minute, errGrantExpired},
-			"its maker's time": {time.Minute, time.Hour, time.Minute, errExpired},
+			"grant expires first": {0, time.Minute, time.Minute, errGrantExpired},
+			"token expires first": {time.Minute, time.Hour, time.Minute, errExpired},
 		} {
 			maker := r.principal(t, NewToken{Role: access.Client, Tenant: "physics", Life: test.token})
 			text, made, err := r.Sign(maker, access.Grant{Execution: "x", Rights: []access.Right{access.Watch}}, test.grant)
@@ -215,7 +215,7 @@ func TestGrantsExpire(t *testing.T) {
 			time.Sleep(time.Second)
 			synctest.Wait()
 			if cause := context.Cause(ctx); !errors.Is(cause, test.why) {
-				t.Errorf("%s: it ended by %v", what, cause)
+				t.Errorf("%s: it ended by %v, want %v", what, cause, test.why)
 			}
 			_, err = r.Authenticate(text)
 			wantCode(t, what, err, runtime.CodeUnauthenticated)

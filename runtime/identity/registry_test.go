@@ -64,7 +64,7 @@ func TestExpiredTokenCancelsItsRequests(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if cause := context.Cause(ctx); !errors.Is(cause, errExpired) {
-			t.Errorf("it continues: %v", cause)
+			t.Errorf("it continues: got %v, want %v", cause, errExpired)
 		}
 		_, err = r.Authenticate(text)
 		wantCode(t, "an expired token", err, runtime.CodeUnauthenticated)
@@ -117,7 +117,7 @@ func TestLastUseIsStoredPeriodically(t *testing.T) {
 		time.Sleep(flushEvery)
 		synctest.Wait()
 		if m.uses != 1 {
-			t.Errorf("stored %d times, used once", m.uses)
+			t.Errorf("stored %d times, used once, want 1", m.uses)
 		}
 		time.Sleep(flushEvery / 2)
 		at = use()
@@ -135,7 +135,7 @@ func TestLastUseIsStoredPeriodically(t *testing.T) {
 		at = use()
 		stop()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Error(err)
+			t.Errorf("got %v, want %v", err, context.Canceled)
 		}
 		if !stored().Equal(at) {
 			t.Error("the last use is lost when the server stops")
@@ -261,9 +261,9 @@ func TestFirstTokenOfAnOpenServer(t *testing.T) {
 	}
 	open := []context.Context{bind(r, ""), bind(r, "whatever"), bind(other, "")}
 	for what, in := range map[string]NewToken{
-		"no admin":        {Role: access.Operator, AllTenants: true},
-		"one tenant":      {Role: access.Admin, Tenant: "physics"},
-		"it would expire": {Role: access.Admin, AllTenants: true, Life: time.Hour},
+		"another role":       {Role: access.Operator, AllTenants: true},
+		"role of one tenant": {Role: access.Admin, Tenant: "physics"},
+		"limited life":       {Role: access.Admin, AllTenants: true, Life: time.Hour},
 	} {
 		in.Kind, in.Name = access.KindToken, "test"
 		_, _, err := r.CreateToken(t.Context(), access.Anonymous(), in)
@@ -396,17 +396,17 @@ func TestTokensAreBoundedByTenant(t *testing.T) {
 		return runtime.CodeOf(err)
 	}
 	if code := ask(NewToken{Kind: access.KindToken, Name: "one more", Tenant: "physics", Role: access.Observer}); code != runtime.CodeLimitExceeded {
-		t.Errorf("one more: %q", code)
+		t.Errorf("one more: got %q, want %q", code, runtime.CodeLimitExceeded)
 	}
 	if code := ask(NewToken{Kind: access.KindToken, Name: "another's", Role: access.Observer}); code != "" {
-		t.Errorf("another tenant's: %q", code)
+		t.Errorf("another tenant's: got %q, want \"\"", code)
 	}
 	for i := range maxTokens {
 		id := "session-" + strconv.Itoa(i)
 		r.tokens[id] = newLive(access.Token{ID: id, Kind: access.KindSession, Tenant: "chemistry", Role: access.Observer})
 	}
 	if code := ask(NewToken{Kind: access.KindSession, Name: "a session", Tenant: "physics", Role: access.Observer, Life: time.Hour}); code != "" {
-		t.Errorf("a session: %q", code)
+		t.Errorf("a session: got %q, want \"\"", code)
 	}
 }
 
@@ -430,10 +430,10 @@ func TestNewTenantDoesNotGetTokensOfADeletedOne(t *testing.T) {
 		t.Errorf("%+v", all)
 	}
 	if _, err := r.RevokeToken(t.Context(), caller.Principal, old.ID, false); runtime.CodeOf(err) != runtime.CodeInvalidInput {
-		t.Error(err)
+		t.Errorf("got %v, want INVALID_INPUT", err)
 	}
 	if _, all := r.count(own); all != 1 {
-		t.Errorf("%d count", all)
+		t.Errorf("%d count, want 1", all)
 	}
 	if all := r.Tokens(access.Server(), true); len(all) != 2 {
 		t.Errorf("%+v", all)

@@ -189,7 +189,7 @@ func TestTokensThatMadeOthersAreKept(t *testing.T) {
 		}
 		stop()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Error(err)
+			t.Errorf("got %v, want %v", err, context.Canceled)
 		}
 	})
 }
@@ -202,7 +202,7 @@ func TestUnstoredRevocationHasNoEffect(t *testing.T) {
 	before := maps.Clone(m.tokens)
 	m.fails = errors.New("full")
 	if _, err := r.RevokeToken(t.Context(), access.Server(), leaked.ID, true); !errors.Is(err, m.fails) {
-		t.Error(err)
+		t.Errorf("got %v, want %v", err, m.fails)
 	}
 	for _, shown := range []string{leakedText, text} {
 		if _, err := r.Authenticate(shown); err != nil || len(m.tokens) != len(before) {

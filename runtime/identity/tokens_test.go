@@ -173,7 +173,7 @@ func TestUnstoredChangesHaveNoEffect(t *testing.T) {
 	_, deleted := r.DeleteTenant(t.Context(), "physics")
 	for _, err := range []error{err, revoked, put, deleted} {
 		if !errors.Is(err, m.fails) {
-			t.Error(err)
+			t.Errorf("got %v, want %v", err, m.fails)
 		}
 	}
 	if _, err := r.Authenticate(text); err != nil || len(r.Tokens(access.Server(), true)) != 1 || len(r.Tenants(access.Server())) != 3 {
@@ -191,7 +191,7 @@ func TestCallersSeeOnlyTheirTenant(t *testing.T) {
 			names = append(names, tenant.ID.String())
 		}
 		if got := strings.Join(names, " "); got != want {
-			t.Errorf("%+v sees %q", in, got)
+			t.Errorf("%+v sees %q, want %q", in, got, want)
 		}
 	}
 	zero := access.Principal{}

@@ -87,7 +87,7 @@ func TestUnlistableRemovalsAreRetried(t *testing.T) {
 	all()
 	wait.For(t, "all is well", func() bool { return !failing.Load() })
 	if _, err := os.Stat(d.Path(id)); !errors.Is(err, fs.ErrNotExist) {
-		t.Error("its output still exists:", err)
+		t.Errorf("its output still exists: got %v, want %v", err, fs.ErrNotExist)
 	}
 	if left, err := d.options.Store.Removals(t.Context()); err != nil || len(left) > 0 {
 		t.Errorf("%q are left, %v", left, err)
@@ -103,7 +103,7 @@ func TestUnremovableFileDoesNotBlockOthers(t *testing.T) {
 		write(t, filepath.Join(dir, name), nil)
 	}
 	if _, err := d.moveUnknown(t.Context(), &orphanDir{path: there}, dir); !errors.Is(err, fs.ErrExist) {
-		t.Error("where one file can't be moved:", err)
+		t.Errorf("where one file can't be moved: got %v, want %v", err, fs.ErrExist)
 	}
 	if _, err := os.Stat(filepath.Join(there, "??", "2")); err != nil {
 		t.Error("the other one isn't moved:", err)
@@ -178,7 +178,7 @@ func TestUnreadableOutputIsNotEmpty(t *testing.T) {
 	none, all := descriptors.Limit(t)
 	none()
 	if err := d.PutBack(t.Context()); !errors.Is(err, unix.EMFILE) {
-		t.Error("nothing was found, and", err)
+		t.Errorf("nothing was found, and got %v, want %v", err, unix.EMFILE)
 	}
 	all()
 
@@ -191,13 +191,13 @@ func TestUnreadableOutputIsNotEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := d.boundOrphans(); !errors.Is(err, unix.EPERM) {
-		t.Error("it was removed:", err)
+		t.Errorf("it was removed: got %v, want %v", err, unix.EPERM)
 	}
 	disk.Unlock(t, dir)
 	if err := d.boundOrphans(); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Error("it is forgotten, but exists:", err)
+		t.Errorf("it is forgotten, but exists: got %v, want %v", err, fs.ErrNotExist)
 	}
 }

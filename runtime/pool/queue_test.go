@@ -182,7 +182,7 @@ func TestQueueOfOneAllocatesNothing(t *testing.T) {
 		}
 	})
 	if got != 0 {
-		t.Errorf("%v allocations", got)
+		t.Errorf("%v allocations, want 0", got)
 	}
 }
 
@@ -249,7 +249,7 @@ func TestCallersTakeTurns(t *testing.T) {
 		claim("c", time.Hour)
 		claim("b", time.Hour)
 		if got := b.Status().Waiting; got != 7 {
-			t.Fatalf("%d wait", got)
+			t.Fatalf("%d wait, want 7", got)
 		}
 		var order []string
 		for len(order) < 7 {

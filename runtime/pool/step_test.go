@@ -25,7 +25,7 @@ func TestStepsMoveNoClaim(t *testing.T) {
 			now := clock.Step(used.Add(after), step)
 			have := []Member{{ID: r.ID, State: r.State, ExpiresAt: adopted}}
 			if n := len(Plan(now, Spec{}, have, 0, Failures{}).Stop); n != want {
-				t.Errorf("a step of %v: %v after its last use, %d claims end", step, after, n)
+				t.Errorf("a step of %v: %v after its last use, %d claims end, want %d", step, after, n, want)
 			}
 		}
 		r.Claim.ExpiresAt, r.Claim.Expires = expires.Add(24*time.Hour), runtime.Moment{}

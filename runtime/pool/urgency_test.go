@@ -66,7 +66,7 @@ func TestWaitingClaimsMakeRefillsUrgent(t *testing.T) {
 		cancel()
 		group.Wait()
 		if len(cluster.priority) != maxStarting {
-			t.Errorf("%d starts", len(cluster.priority))
+			t.Errorf("%d starts, want %d", len(cluster.priority), maxStarting)
 		}
 	})
 }

@@ -38,7 +38,7 @@ func TestClaimServedImmediatelyNeverWaits(t *testing.T) {
 		waiting := NewQueued()
 		b.claim(t, Claim{OnQueue: c.hook, Queued: waiting, WaitFor: time.Minute})
 		if _, err := b.Claim(t.Context(), Claim{OnQueue: c.hook}); runtime.CodeOf(err) != runtime.CodeNoRunnerAvailable {
-			t.Errorf("without waiting: %v", err)
+			t.Errorf("without waiting: got %v, want NO_RUNNER_AVAILABLE", err)
 		}
 		select {
 		case <-waiting.Began():
@@ -70,7 +70,7 @@ func TestClaimsStopWaiting(t *testing.T) {
 				t.Error(err)
 			}
 			if _, err := b.Claim(t.Context(), Claim{WaitFor: time.Minute}); runtime.CodeOf(err) != runtime.CodeEnvironmentNotFound {
-				t.Errorf("a later one: %v", err)
+				t.Errorf("a later one: got %v, want ENVIRONMENT_NOT_FOUND", err)
 			}
 		},
 	} {
@@ -188,15 +188,15 @@ func TestPositionsAreShared(t *testing.T) {
 		}
 		first := claim()
 		if got := b.QueuePosition(t.Context(), first).Position; got != 1 {
-			t.Errorf("position %d", got)
+			t.Errorf("position %d, want 1", got)
 		}
 		second := claim()
 		if got := b.QueuePosition(t.Context(), second).Position; got != 0 {
-			t.Errorf("position %d at the same moment", got)
+			t.Errorf("position %d at the same moment, want 0", got)
 		}
 		settle(2 * positionsFor)
 		if got := b.QueuePosition(t.Context(), second).Position; got != 2 {
-			t.Errorf("position %d", got)
+			t.Errorf("position %d, want 2", got)
 		}
 	})
 }
@@ -206,7 +206,7 @@ func TestPace(t *testing.T) {
 	now := time.Unix(1000, 0)
 	p.wait(now, 1)
 	if got := p.turn(now.Add(time.Hour)); got != 0 {
-		t.Errorf("without a basis: %v", got)
+		t.Errorf("without a basis: got %v, want 0", got)
 	}
 	for range 5 {
 		now = now.Add(4 * time.Second)
@@ -243,7 +243,7 @@ func TestUnwantedRunnerIsReleased(t *testing.T) {
 			settle(time.Second)
 			leave(cause)
 			if err := <-answered; !errors.Is(err, cause) {
-				t.Error(err)
+				t.Errorf("got %v, want %v", err, cause)
 			}
 			settle(time.Second)
 			close(marking)

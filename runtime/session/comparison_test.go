@@ -192,7 +192,7 @@ func TestUnreadableTextsAreErrors(t *testing.T) {
 			t.Errorf("%s: %v, %v", mode, d, err)
 		}
 		if _, err := compareOutput(how, strings.NewReader(""), never{}); !errors.Is(err, io.ErrNoProgress) {
-			t.Errorf("%s: %v", mode, err)
+			t.Errorf("%s: got %v, want %v", mode, err, io.ErrNoProgress)
 		}
 	}
 }

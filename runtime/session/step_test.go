@@ -43,7 +43,7 @@ func TestStepsMoveNoTimeLimit(t *testing.T) {
 				close(o.over)
 				o.check(t.Context(), clock.Step(queued.Add(after), step))
 				if o.killed.reason != want {
-					t.Errorf("resumed %t, a step of %v: after %v of %v it is killed for %q", resumed, step, after, limit, o.killed.reason)
+					t.Errorf("resumed %t, a step of %v: after %v of %v it is killed for %q, want %q", resumed, step, after, limit, o.killed.reason, want)
 				}
 				o.workers.Wait()
 			}

@@ -77,7 +77,7 @@ func TestFullDisk(t *testing.T) {
 		_, err = ballast.Write(make([]byte, 4096))
 	}
 	if !errors.Is(err, unix.ENOSPC) {
-		t.Fatal(err)
+		t.Fatalf("got %v, want %v", err, unix.ENOSPC)
 	}
 	runner := runtime.Runner{Message: strings.Repeat("x", 10_000)}
 	for i := range 1000 {
@@ -87,7 +87,7 @@ func TestFullDisk(t *testing.T) {
 		}
 	}
 	if runtime.CodeOf(err) != runtime.CodeStorageFull {
-		t.Fatalf("a full disk is %v", err)
+		t.Fatalf("a full disk is %v, want STORAGE_FULL", err)
 	}
 	wait.For(t, "Check says that the disk is full", func() bool { return runtime.CodeOf(s.Check(t.Context())) == runtime.CodeStorageFull })
 	if err := errors.Join(ballast.Close(), os.Remove(ballast.Name())); err != nil {

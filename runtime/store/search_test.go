@@ -185,7 +185,7 @@ func TestACancelledExecutionDidNotFail(t *testing.T) {
 	})
 	for want, failed := range map[string]bool{"2": true, "": false} {
 		if got := found(t, s, ExecutionFilter{Failed: &failed}); got != want {
-			t.Errorf("failed %t: %q", failed, got)
+			t.Errorf("failed %t: %q, want %q", failed, got, want)
 		}
 	}
 }
@@ -219,7 +219,7 @@ func TestConcurrentSearchesWait(t *testing.T) {
 	ends, waits := search(ctx, "a"), search(t.Context(), "b")
 	cancel(gone)
 	if err := wait.Receive(t, ends, "the end of a search whose caller left"); !errors.Is(err, gone) {
-		t.Error(err)
+		t.Errorf("got %v, want %v", err, gone)
 	}
 	leave[0]()
 	if err := wait.Receive(t, waits, "the end of a search"); err != nil {

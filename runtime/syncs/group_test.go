@@ -40,7 +40,7 @@ func TestCallContinuesWithoutItsCaller(t *testing.T) {
 					t.Errorf("the first caller leaves: %t, %v", first, err)
 				}
 				if _, _, err := r.do(t.Context(), "b", nil); !errors.Is(err, ErrInput) {
-					t.Error("with another input:", err)
+					t.Errorf("with another input: got %v, want %v", err, ErrInput)
 				}
 				r.Forget("key") // it is under way: that does nothing
 				r.Go(func() {
@@ -105,7 +105,7 @@ func TestErrors(t *testing.T) {
 					r.Go(func() {
 						_, _, err := r.do(t.Context(), "a", func() (int, error) { <-release; runs.Add(1); return 0, failure })
 						if !errors.Is(err, failure) {
-							t.Error(err)
+							t.Errorf("got %v, want %v", err, failure)
 						}
 					})
 				}
@@ -113,7 +113,7 @@ func TestErrors(t *testing.T) {
 				close(release)
 				r.Wait()
 				if runs.Load() != test.runs {
-					t.Errorf("it ran %d times", runs.Load())
+					t.Errorf("it ran %d times, want %d", runs.Load(), test.runs)
 				}
 			})
 		})

@@ -64,7 +64,7 @@ func TestWaitingForAQuotaUsesTheTenantsShare(t *testing.T) {
 	waits(ctx, "b", 1)
 	leave()
 	if err := <-answers; !errors.Is(err, context.Canceled) {
-		t.Error(err)
+		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 	limit(quotas, "a", 2)
 	for range 2 {

@@ -126,7 +126,7 @@ func TestWaitsAreBounded(t *testing.T) {
 			return answered.Load()
 		}
 		if n := page(patience); n != 980 {
-			t.Errorf("%d answers", n)
+			t.Errorf("%d answers, want 980", n)
 		}
 		time.Sleep(time.Millisecond)
 		if n := page(0); n != 980 || w.asked.Load() != 1980 {
@@ -134,7 +134,7 @@ func TestWaitsAreBounded(t *testing.T) {
 		}
 		time.Sleep(again)
 		if page(patience); w.asked.Load() != 2980 {
-			t.Errorf("asked %d times after a while", w.asked.Load())
+			t.Errorf("asked %d times after a while, want 2980", w.asked.Load())
 		}
 	})
 }
@@ -222,7 +222,7 @@ func TestSilentAgentsOfOneTenant(t *testing.T) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if len(w.Agents.asked) != 0 {
-			t.Errorf("%d questions are kept", len(w.Agents.asked))
+			t.Errorf("%d questions are kept, want 0", len(w.Agents.asked))
 		}
 	})
 }

@@ -79,7 +79,7 @@ func serve(t *testing.T, s setup, handler http.Handler) bed {
 	t.Cleanup(func() {
 		_ = server.Close()
 		if err := wait.Receive(t, ended, "serving ends"); !errors.Is(err, http.ErrServerClosed) {
-			t.Error(err)
+			t.Errorf("got %v, want %v", err, http.ErrServerClosed)
 		}
 		listener.Wait()
 	})
@@ -339,12 +339,12 @@ func TestConcurrentRequestsCountAsConnections(t *testing.T) {
 	}
 	go ask()
 	if status := wait.Receive(t, answers, "one too many is answered"); status != http.StatusTooManyRequests {
-		t.Errorf("one too many: %d", status)
+		t.Errorf("one too many: got %d, want %d", status, http.StatusTooManyRequests)
 	}
 	close(end)
 	for range 3 {
 		if status := wait.Receive(t, answers, "the others are answered"); status != http.StatusOK {
-			t.Errorf("another: %d", status)
+			t.Errorf("another: got %d, want %d", status, http.StatusOK)
 		}
 	}
 }
@@ -414,7 +414,7 @@ func TestCloseSendsCloseNotify(t *testing.T) {
 			records = records[5+int(records[3])<<8+int(records[4]):]
 		}
 		if last != 21 { // alert
-			t.Errorf("%s: the last record is of type %d", path, last)
+			t.Errorf("%s: the last record is of type %d, want 21", path, last)
 		}
 	}
 }

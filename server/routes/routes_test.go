@@ -153,7 +153,7 @@ func TestCrossSiteRequestsAreRefused(t *testing.T) {
 	}
 	for site, status := range map[string]int{"": 200, "none": 200, "same-origin": 200, "same-site": 403, "cross-site": 403} {
 		if got := get(site); got != status {
-			t.Errorf("%q: %d", site, got)
+			t.Errorf("%q: got %d, want %d", site, got, status)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -25,8 +24,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
-
-	"github.com/rockpool/rockpool/runtime"
 )
 
 // Layer returns a layer's archive. An entry without a type is a file, or a directory if its name
@@ -215,13 +212,4 @@ func Digest(t testing.TB, image v1.Image) string {
 		t.Fatal(fmt.Errorf("digest: %w", err))
 	}
 	return digest.String()
-}
-
-// MessageOf returns an error's message for clients; "?" if it has none.
-func MessageOf(err error) string {
-	var e *runtime.Error
-	if errors.As(err, &e) {
-		return e.Message
-	}
-	return "?"
 }

@@ -137,7 +137,7 @@ func TestWatch(t *testing.T) {
 		}
 	}
 	if n := f.watched.Load(); n != 0 {
-		t.Errorf("%d directories still count", n)
+		t.Errorf("%d directories still count, want 0", n)
 	}
 }
 
@@ -162,7 +162,7 @@ func TestWatchRefusesUnsuitablePaths(t *testing.T) {
 		}
 	}
 	if n := f.watched.Load(); n != 0 {
-		t.Errorf("%d directories still count", n)
+		t.Errorf("%d directories still count, want 0", n)
 	}
 }
 
@@ -345,7 +345,7 @@ func TestWatchEndsInTheMiddle(t *testing.T) {
 	ctx := &endingContext{Context: t.Context()}
 	ctx.left.Store(100)
 	if err := f.Watch(ctx, agent.Watch{Recursive: true}, func(agent.Changes) error { return errors.New("it watches") }); !errors.Is(err, context.Canceled) {
-		t.Errorf("the first walk: %v", err)
+		t.Errorf("the first walk: got %v, want %v", err, context.Canceled)
 	}
 }
 

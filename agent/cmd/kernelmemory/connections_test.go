@@ -115,13 +115,13 @@ func TestUnacceptedMemory(t *testing.T) {
 		socket []byte
 		want   int64
 	}{
-		"not accepted":    {socket(unix.BPF_TCP_ESTABLISHED, 0, 2500, memory...), connectionBytes + 18308 + 7},
-		"closed":          {socket(unix.BPF_TCP_CLOSE_WAIT, 0, 2501, memory...), connectionBytes + 18308 + 7},
-		"without numbers": {socket(unix.BPF_TCP_CLOSE_WAIT, 0, 2501), connectionBytes + 2501},
-		"cut off":         {socket(unix.BPF_TCP_CLOSE_WAIT, 0, 2501, memory...)[:diagSize+16], connectionBytes + 2501},
-		"accepted":        {socket(unix.BPF_TCP_ESTABLISHED, 771, 2500, memory...), 0},
-		"over":            {socket(unix.BPF_TCP_TIME_WAIT, 0, 0), 0},
-		"half open":       {socket(unix.BPF_TCP_SYN_RECV, 0, 0), 0},
+		"unaccepted: counted":               {socket(unix.BPF_TCP_ESTABLISHED, 0, 2500, memory...), connectionBytes + 18308 + 7},
+		"closed unaccepted: counted":        {socket(unix.BPF_TCP_CLOSE_WAIT, 0, 2501, memory...), connectionBytes + 18308 + 7},
+		"no memory numbers: queue counted":  {socket(unix.BPF_TCP_CLOSE_WAIT, 0, 2501), connectionBytes + 2501},
+		"cut memory numbers: queue counted": {socket(unix.BPF_TCP_CLOSE_WAIT, 0, 2501, memory...)[:diagSize+16], connectionBytes + 2501},
+		"accepted: not counted":             {socket(unix.BPF_TCP_ESTABLISHED, 771, 2500, memory...), 0},
+		"TIME_WAIT: not counted":            {socket(unix.BPF_TCP_TIME_WAIT, 0, 0), 0},
+		"SYN_RECV: not counted":             {socket(unix.BPF_TCP_SYN_RECV, 0, 0), 0},
 	} {
 		if got := unacceptedMemory(test.socket); got != test.want {
 			t.Errorf("%s: %d, want %d", name, got, test.want)
@@ -153,15 +153,15 @@ func TestEachSocket(t *testing.T) {
 		done    bool
 		err     error
 	}{
-		"two":              {join(row, row), 2, false, nil},
-		"one and the end":  {join(row, done), 1, true, nil},
-		"another question": {join(message(unix.SOCK_DIAG_BY_FAMILY, 2, diagSize), message(unix.NLMSG_DONE, 2, 4), row), 1, false, nil},
-		"an error":         {refused, 0, false, unix.ENOENT},
-		"half a header":    {row[:10], 0, false, errDiag},
-		"half a socket":    {join(row, row[:50]), 1, false, errDiag},
-		"a short socket":   {message(unix.SOCK_DIAG_BY_FAMILY, 3, diagSize-4), 0, false, errDiag},
-		"no length":        {make([]byte, 16), 0, false, errDiag},
-		"nothing":          {nil, 0, false, nil},
+		"two sockets":          {join(row, row), 2, false, nil},
+		"a socket and the end": {join(row, done), 1, true, nil},
+		"another question":     {join(message(unix.SOCK_DIAG_BY_FAMILY, 2, diagSize), message(unix.NLMSG_DONE, 2, 4), row), 1, false, nil},
+		"an error":             {refused, 0, false, unix.ENOENT},
+		"half a header":        {row[:10], 0, false, errDiag},
+		"half a socket":        {join(row, row[:50]), 1, false, errDiag},
+		"a short socket":       {message(unix.SOCK_DIAG_BY_FAMILY, 3, diagSize-4), 0, false, errDiag},
+		"no length":            {make([]byte, 16), 0, false, errDiag},
+		"empty part":           {nil, 0, false, nil},
 	} {
 		sockets := 0
 		if done, err := eachSocket(test.part, 3, func([]byte) { sockets++ }); done != test.done || err != test.err || sockets != test.sockets {

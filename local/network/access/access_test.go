@@ -149,7 +149,7 @@ func TestListeningForFiltersIsRetried(t *testing.T) {
 		began = 0
 		listen(t.Context())
 		if began != 1 {
-			t.Errorf("it was tried %d times without permission", began)
+			t.Errorf("it was tried %d times without permission, want 1", began)
 		}
 	})
 }

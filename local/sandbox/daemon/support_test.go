@@ -232,10 +232,10 @@ func (b *box) stages() (all []stage) {
 		name    string
 		reached func(id string) bool
 	}{
-		{"it was requested", func(string) bool { return true }},
-		{"it has users", there(b.config.Dir, "held", "ID")},
-		{"it has a group", there(tree.Mount, b.config.Parent, "ID")},
-		{"it has a process", func(id string) bool {
+		{"requested", func(string) bool { return true }},
+		{"user ids taken", there(b.config.Dir, "held", "ID")},
+		{"cgroup made", there(tree.Mount, b.config.Parent, "ID")},
+		{"process started", func(id string) bool {
 			group := filepath.Join(tree.Mount, b.config.Parent, id)
 			pids, _ := cgroup.Processes(group)
 			agents, _ := cgroup.Processes(filepath.Join(group, cgroup.Agent))

@@ -187,7 +187,7 @@ func TestE2EKeptMemoryIsBounded(t *testing.T) {
 			t.Errorf("after a restart: %d of %d environments, %s %s", len(all.Environments), n, code, message)
 		}
 		if code, _ := put(n + 1); code != "QUOTA_EXCEEDED" {
-			t.Errorf("after a restart another environment is answered %q", code)
+			t.Errorf("after a restart another environment is answered %q, want \"QUOTA_EXCEEDED\"", code)
 		}
 		a.p.Finish(t)
 	})

@@ -296,7 +296,7 @@ func TestE2EAttacksSucceedWithoutTheirDefence(t *testing.T) {
 			rows := attack.Corpus()
 			rows = rows[slices.IndexFunc(rows, func(a attack.Attack) bool { return a.Name == test.row }):][:1]
 			if rows[0].Defence != test.defence {
-				t.Errorf("%q is held off by %s", test.row, rows[0].Defence)
+				t.Errorf("%q is held off by %s, want %s", test.row, rows[0].Defence, test.defence)
 			}
 			var with *server.Programs
 			if test.without != "" {

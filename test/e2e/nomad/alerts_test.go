@@ -123,7 +123,7 @@ func (c troubledCluster) withAStrayJob(t *testing.T) (before, after scraping.Scr
 	}
 	after = scrapeWhen(t, b, "it leaks", func(s scraping.Scraping) bool { return s.Value("rockpool_runners_leaked") == 1 })
 	if leaks := after.Value("rockpool_task_leaks_total"); leaks != 1 {
-		t.Errorf("%v leaks", leaks)
+		t.Errorf("%v leaks, want 1", leaks)
 	}
 	return before, after
 }

@@ -80,14 +80,14 @@ func TestE2ENomadPinsImages(t *testing.T) {
 		}
 		p.Call(t, `{ health { components { name message } } }`, nil, &out)
 		for _, c := range out.Health.Components {
-			if strings.Contains(c.Message, "isn't pinned") {
+			if strings.Contains(c.Message, "image of environment unknown") {
 				return c.Message
 			}
 		}
 		return ""
 	}
 	if text := problem(); !strings.Contains(text, unknown) {
-		t.Errorf("it is reported as %q", text)
+		t.Errorf("it is reported as %q, want a problem that names %s", text, unknown)
 	}
 	p.Call(t, `mutation { deleteEnvironment(input: {id: "unknown"}) { deleted } }`, nil, nil)
 	wait.For(t, "it isn't reported any more", func() bool { return problem() == "" })
