@@ -12,7 +12,6 @@ import (
 
 	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/output"
-	"github.com/rockpool/rockpool/cli/terminal"
 	"github.com/rockpool/rockpool/client"
 )
 
@@ -33,7 +32,7 @@ func (c *topCommand) Run(ctx context.Context, s command.Streams, server client.S
 	if c.Once || c.JSON || c.Output != "table" {
 		return c.Print(s.Out, all, table)
 	}
-	screen, err := terminal.OpenScreen(s.In, s.Out)
+	screen, err := output.OpenScreen(s.In, s.Out)
 	if err != nil {
 		return err
 	}

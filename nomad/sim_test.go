@@ -18,7 +18,6 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"github.com/rockpool/rockpool/nomad/bridges"
 	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/nomad/listing"
@@ -428,7 +427,7 @@ func (s *sim) signal(r *http.Request) (any, error) {
 
 // openBridge stands for alloc exec and the agent's bridge: package yamux shares
 // timers between bubbles, which they don't allow.
-func (s *sim) openBridge(ctx context.Context, _ *connection.Client, _, allocation string, _ job.AgentAccess) (bridges.Session, error) {
+func (s *sim) openBridge(ctx context.Context, _ *connection.Client, _, allocation string, _ job.AgentAccess) (bridgeSession, error) {
 	if err := backoff.Sleep(ctx, 3*time.Millisecond); err != nil {
 		return nil, err
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"github.com/rockpool/rockpool/nomad/bridges"
 	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/nomad/listing"
 	"github.com/rockpool/rockpool/nomad/state"
@@ -28,7 +27,7 @@ type Stats struct {
 	Calls     connection.Stats
 	Lock      state.LockStats
 	LockLasts time.Duration // after which a lock that isn't renewed is free
-	Bridges   bridges.Stats
+	Bridges   BridgeStats
 }
 
 // Stats returns the counts so far, and what the last lists said. It doesn't call Nomad.

@@ -16,7 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/rockpool/rockpool/cli/command"
-	"github.com/rockpool/rockpool/cli/terminal"
+	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -47,8 +47,8 @@ type Job struct {
 	Variables   []client.VariableInput
 	Labels      []client.LabelInput // of the claim, or with Runner of the execution
 	TimeLimit   *int
-	Stdin       bool               // pass In to the program
-	Terminal    *terminal.Terminal // the user's terminal, or nil to give the program none
+	Stdin       bool             // pass In to the program
+	Terminal    *output.Terminal // the user's terminal, or nil to give the program none
 }
 
 // Run runs the job and returns how the program ended, or how the build ended if that failed.

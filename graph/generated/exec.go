@@ -24,8 +24,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/files"
 	"github.com/rockpool/rockpool/runtime/health"
 	"github.com/rockpool/rockpool/runtime/language"
-	"github.com/rockpool/rockpool/runtime/tenantusage"
 	"github.com/rockpool/rockpool/runtime/ticket"
+	"github.com/rockpool/rockpool/runtime/usage"
 	gqlparser "github.com/vektah/gqlparser/v2"
 	"github.com/vektah/gqlparser/v2/ast"
 )
@@ -1060,7 +1060,7 @@ type QueryResolver interface {
 	Batches(ctx context.Context, runnerID *string, environmentID *string, first *int, after *string, newestFirst *bool) (model.Connection[runtime.Batch], error)
 	Batch(ctx context.Context, id string) (*runtime.Batch, error)
 	Ticket(ctx context.Context, id string) (*ticket.Ticket, error)
-	WaitingClaims(ctx context.Context, tenant *string, environmentID *string, first *int, after *string) (model.Connection[tenantusage.WaitingClaim], error)
+	WaitingClaims(ctx context.Context, tenant *string, environmentID *string, first *int, after *string) (model.Connection[usage.WaitingClaim], error)
 	PoolAlerts(ctx context.Context) ([]runtime.PoolAlert, error)
 	PoolAlertHistory(ctx context.Context) ([]runtime.PoolAlert, error)
 	Activity(ctx context.Context) (runtime.Activity, error)
@@ -22613,7 +22613,7 @@ func (ec *executionContext) _Query_waitingClaims(ctx context.Context, field grap
 			return ec.Resolvers.Query().WaitingClaims(ctx, fc.Args["tenant"].(*string), fc.Args["environmentId"].(*string), fc.Args["first"].(*int), fc.Args["after"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v model.Connection[tenantusage.WaitingClaim]) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v model.Connection[usage.WaitingClaim]) graphql.Marshaler {
 			return ec.marshalNWaitingClaimConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐConnection(ctx, selections, v)
 		},
 		true,
@@ -26623,7 +26623,7 @@ func (ec *executionContext) fieldContext_Variable_value(_ context.Context, field
 	return graphql.NewScalarFieldContext("Variable", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingClaim_id(ctx context.Context, field graphql.CollectedField, obj *tenantusage.WaitingClaim) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaim_id(ctx context.Context, field graphql.CollectedField, obj *usage.WaitingClaim) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26646,7 +26646,7 @@ func (ec *executionContext) fieldContext_WaitingClaim_id(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("WaitingClaim", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingClaim_tenant(ctx context.Context, field graphql.CollectedField, obj *tenantusage.WaitingClaim) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaim_tenant(ctx context.Context, field graphql.CollectedField, obj *usage.WaitingClaim) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26669,7 +26669,7 @@ func (ec *executionContext) fieldContext_WaitingClaim_tenant(_ context.Context, 
 	return graphql.NewScalarFieldContext("WaitingClaim", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingClaim_environmentId(ctx context.Context, field graphql.CollectedField, obj *tenantusage.WaitingClaim) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaim_environmentId(ctx context.Context, field graphql.CollectedField, obj *usage.WaitingClaim) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26692,7 +26692,7 @@ func (ec *executionContext) fieldContext_WaitingClaim_environmentId(_ context.Co
 	return graphql.NewScalarFieldContext("WaitingClaim", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingClaim_position(ctx context.Context, field graphql.CollectedField, obj *tenantusage.WaitingClaim) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaim_position(ctx context.Context, field graphql.CollectedField, obj *usage.WaitingClaim) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26715,7 +26715,7 @@ func (ec *executionContext) fieldContext_WaitingClaim_position(_ context.Context
 	return graphql.NewScalarFieldContext("WaitingClaim", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingClaim_estimatedWaitMs(ctx context.Context, field graphql.CollectedField, obj *tenantusage.WaitingClaim) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaim_estimatedWaitMs(ctx context.Context, field graphql.CollectedField, obj *usage.WaitingClaim) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26738,7 +26738,7 @@ func (ec *executionContext) fieldContext_WaitingClaim_estimatedWaitMs(_ context.
 	return graphql.NewScalarFieldContext("WaitingClaim", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingClaim_since(ctx context.Context, field graphql.CollectedField, obj *tenantusage.WaitingClaim) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaim_since(ctx context.Context, field graphql.CollectedField, obj *usage.WaitingClaim) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26761,7 +26761,7 @@ func (ec *executionContext) fieldContext_WaitingClaim_since(_ context.Context, f
 	return graphql.NewScalarFieldContext("WaitingClaim", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingClaim_expiresAt(ctx context.Context, field graphql.CollectedField, obj *tenantusage.WaitingClaim) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaim_expiresAt(ctx context.Context, field graphql.CollectedField, obj *usage.WaitingClaim) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26784,7 +26784,7 @@ func (ec *executionContext) fieldContext_WaitingClaim_expiresAt(_ context.Contex
 	return graphql.NewScalarFieldContext("WaitingClaim", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingClaimConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.Connection[tenantusage.WaitingClaim]) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaimConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.Connection[usage.WaitingClaim]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26796,7 +26796,7 @@ func (ec *executionContext) _WaitingClaimConnection_edges(ctx context.Context, f
 			return obj.Edges(), nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []model.Edge[tenantusage.WaitingClaim]) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v []model.Edge[usage.WaitingClaim]) graphql.Marshaler {
 			return ec.marshalNWaitingClaimEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
@@ -26816,7 +26816,7 @@ func (ec *executionContext) fieldContext_WaitingClaimConnection_edges(_ context.
 	return fc, nil
 }
 
-func (ec *executionContext) _WaitingClaimConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.Connection[tenantusage.WaitingClaim]) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaimConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.Connection[usage.WaitingClaim]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26828,8 +26828,8 @@ func (ec *executionContext) _WaitingClaimConnection_nodes(ctx context.Context, f
 			return obj.Nodes, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []tenantusage.WaitingClaim) graphql.Marshaler {
-			return ec.marshalNWaitingClaim2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋtenantusageᚐWaitingClaimᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []usage.WaitingClaim) graphql.Marshaler {
+			return ec.marshalNWaitingClaim2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋusageᚐWaitingClaimᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -26848,7 +26848,7 @@ func (ec *executionContext) fieldContext_WaitingClaimConnection_nodes(_ context.
 	return fc, nil
 }
 
-func (ec *executionContext) _WaitingClaimConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *model.Connection[tenantusage.WaitingClaim]) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaimConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *model.Connection[usage.WaitingClaim]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26880,7 +26880,7 @@ func (ec *executionContext) fieldContext_WaitingClaimConnection_pageInfo(_ conte
 	return fc, nil
 }
 
-func (ec *executionContext) _WaitingClaimConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *model.Connection[tenantusage.WaitingClaim]) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaimConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *model.Connection[usage.WaitingClaim]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26903,7 +26903,7 @@ func (ec *executionContext) fieldContext_WaitingClaimConnection_totalCount(_ con
 	return graphql.NewScalarFieldContext("WaitingClaimConnection", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingClaimEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.Edge[tenantusage.WaitingClaim]) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaimEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.Edge[usage.WaitingClaim]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26926,7 +26926,7 @@ func (ec *executionContext) fieldContext_WaitingClaimEdge_cursor(_ context.Conte
 	return graphql.NewScalarFieldContext("WaitingClaimEdge", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingClaimEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.Edge[tenantusage.WaitingClaim]) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaimEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.Edge[usage.WaitingClaim]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26938,8 +26938,8 @@ func (ec *executionContext) _WaitingClaimEdge_node(ctx context.Context, field gr
 			return obj.Node, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v tenantusage.WaitingClaim) graphql.Marshaler {
-			return ec.marshalNWaitingClaim2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋtenantusageᚐWaitingClaim(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v usage.WaitingClaim) graphql.Marshaler {
+			return ec.marshalNWaitingClaim2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋusageᚐWaitingClaim(ctx, selections, v)
 		},
 		true,
 		true,
@@ -37958,7 +37958,7 @@ func (ec *executionContext) _Variable(ctx context.Context, sel ast.SelectionSet,
 
 var waitingClaimImplementors = []string{"WaitingClaim"}
 
-func (ec *executionContext) _WaitingClaim(ctx context.Context, sel ast.SelectionSet, obj *tenantusage.WaitingClaim) graphql.Marshaler {
+func (ec *executionContext) _WaitingClaim(ctx context.Context, sel ast.SelectionSet, obj *usage.WaitingClaim) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, waitingClaimImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -38026,7 +38026,7 @@ func (ec *executionContext) _WaitingClaim(ctx context.Context, sel ast.Selection
 
 var waitingClaimConnectionImplementors = []string{"WaitingClaimConnection"}
 
-func (ec *executionContext) _WaitingClaimConnection(ctx context.Context, sel ast.SelectionSet, obj *model.Connection[tenantusage.WaitingClaim]) graphql.Marshaler {
+func (ec *executionContext) _WaitingClaimConnection(ctx context.Context, sel ast.SelectionSet, obj *model.Connection[usage.WaitingClaim]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, waitingClaimConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -38079,7 +38079,7 @@ func (ec *executionContext) _WaitingClaimConnection(ctx context.Context, sel ast
 
 var waitingClaimEdgeImplementors = []string{"WaitingClaimEdge"}
 
-func (ec *executionContext) _WaitingClaimEdge(ctx context.Context, sel ast.SelectionSet, obj *model.Edge[tenantusage.WaitingClaim]) graphql.Marshaler {
+func (ec *executionContext) _WaitingClaimEdge(ctx context.Context, sel ast.SelectionSet, obj *model.Edge[usage.WaitingClaim]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, waitingClaimEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -40491,15 +40491,15 @@ func (ec *executionContext) unmarshalNVariableInput2githubᚗcomᚋrockpoolᚋro
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNWaitingClaim2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋtenantusageᚐWaitingClaim(ctx context.Context, sel ast.SelectionSet, v tenantusage.WaitingClaim) graphql.Marshaler {
+func (ec *executionContext) marshalNWaitingClaim2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋusageᚐWaitingClaim(ctx context.Context, sel ast.SelectionSet, v usage.WaitingClaim) graphql.Marshaler {
 	return ec._WaitingClaim(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNWaitingClaim2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋtenantusageᚐWaitingClaimᚄ(ctx context.Context, sel ast.SelectionSet, v []tenantusage.WaitingClaim) graphql.Marshaler {
+func (ec *executionContext) marshalNWaitingClaim2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋusageᚐWaitingClaimᚄ(ctx context.Context, sel ast.SelectionSet, v []usage.WaitingClaim) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNWaitingClaim2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋtenantusageᚐWaitingClaim(ctx, sel, v[i])
+		return ec.marshalNWaitingClaim2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋusageᚐWaitingClaim(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -40511,15 +40511,15 @@ func (ec *executionContext) marshalNWaitingClaim2ᚕgithubᚗcomᚋrockpoolᚋro
 	return ret
 }
 
-func (ec *executionContext) marshalNWaitingClaimConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐConnection(ctx context.Context, sel ast.SelectionSet, v model.Connection[tenantusage.WaitingClaim]) graphql.Marshaler {
+func (ec *executionContext) marshalNWaitingClaimConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐConnection(ctx context.Context, sel ast.SelectionSet, v model.Connection[usage.WaitingClaim]) graphql.Marshaler {
 	return ec._WaitingClaimConnection(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNWaitingClaimEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdge(ctx context.Context, sel ast.SelectionSet, v model.Edge[tenantusage.WaitingClaim]) graphql.Marshaler {
+func (ec *executionContext) marshalNWaitingClaimEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdge(ctx context.Context, sel ast.SelectionSet, v model.Edge[usage.WaitingClaim]) graphql.Marshaler {
 	return ec._WaitingClaimEdge(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNWaitingClaimEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.Edge[tenantusage.WaitingClaim]) graphql.Marshaler {
+func (ec *executionContext) marshalNWaitingClaimEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.Edge[usage.WaitingClaim]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]

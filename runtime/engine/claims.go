@@ -15,7 +15,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/runtime/syncs"
-	"github.com/rockpool/rockpool/runtime/tenantusage"
+	"github.com/rockpool/rockpool/runtime/usage"
 )
 
 // Claim is like ClaimOrResume, but doesn't report whether a claim was resumed.
@@ -91,7 +91,7 @@ func noEnvironment(err error, asked, used runtime.EnvironmentID) error {
 
 // Waiting returns at most first of the waiting claims after an id, of the caller's tenant or of all,
 // oldest first, and the number of all that match.
-func (s *Runners) Waiting(ctx context.Context, filter request.Waiting, first int, after string) (claims []tenantusage.WaitingClaim, total int, err error) {
+func (s *Runners) Waiting(ctx context.Context, filter request.Waiting, first int, after string) (claims []usage.WaitingClaim, total int, err error) {
 	p, err := s.e.auth.Allow(ctx, "waitingClaims")
 	if err != nil {
 		return nil, 0, err

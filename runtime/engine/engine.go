@@ -33,7 +33,6 @@ import (
 	"github.com/rockpool/rockpool/runtime/session"
 	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/runtime/syncs"
-	"github.com/rockpool/rockpool/runtime/tenantusage"
 	"github.com/rockpool/rockpool/runtime/ticket"
 	"github.com/rockpool/rockpool/runtime/timing"
 	"github.com/rockpool/rockpool/runtime/usage"
@@ -109,8 +108,8 @@ type Engine struct {
 	rooms               *pool.RoomMaker
 	runnerIndex         runnerIndex
 	fileAccess          *files.Access
-	usage               *tenantusage.Tracker
-	inputs              *tenantusage.Inputs
+	usage               *usage.Tracker
+	inputs              *usage.Inputs
 	claims              *syncs.Group[runtime.RunnerID] // results by key, kept while their runners live
 	sticky              stickyClaims
 	ticketRegistry      *ticket.Registry
@@ -136,10 +135,10 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 		batchTable:  newBatchTable(),
 		leases:      newLeases(),
 	}
-	e.agents = usage.New(func(ctx context.Context, id runtime.RunnerID) (net.Conn, error) {
+	e.agents = usage.NewAgents(func(ctx context.Context, id runtime.RunnerID) (net.Conn, error) {
 		return cluster.Dial(runtime.Spare(ctx), id)
 	}, e.jobs.Add)
-	e.usage = tenantusage.New(tenantusage.Config{Quotas: config.Quotas, Memory: config.Memory, Weight: config.Weight, Runner: e.runnerIndex.get})
+	e.usage = usage.NewTracker(usage.Config{Quotas: config.Quotas, Memory: config.Memory, Weight: config.Weight, Runner: e.runnerIndex.get})
 	e.environmentRegistry = environments.NewRegistry(environments.Config{
 		Cluster: cluster, Logger: config.Logger, Usage: e.usage, Memory: config.Memory, Counts: e.counts, Alerts: &e.alerts, Jobs: e.jobs, NewPool: e.newPool(config.Alert),
 	})
@@ -149,7 +148,7 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 	e.logs = logdir.New(filepath.Join(config.Dir, "output"), logdir.Options{
 		Clock: e.clock, Store: store, Logger: config.Logger, Keep: config.Keep, KeepBytes: config.KeepBytes, Failing: func(err error) { e.health.RetentionFails(err) },
 	})
-	e.inputs = tenantusage.NewInputs(e.logs, config.KeepBytes)
+	e.inputs = usage.NewInputs(e.logs, config.KeepBytes)
 	e.sessions = executions.NewRegistry(executions.Config{Store: store, Logs: e.logs, Agents: e.agents})
 	sources := activity.Sources{
 		Cluster: cluster.Status, Store: store.Check, Logs: e.logs, Skipped: e.skipped, Pools: e.environmentRegistry.Health, Attacks: config.Attacks,

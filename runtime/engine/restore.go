@@ -15,7 +15,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/session"
 	"github.com/rockpool/rockpool/runtime/store"
-	"github.com/rockpool/rockpool/runtime/tenantusage"
+	"github.com/rockpool/rockpool/runtime/usage"
 )
 
 // restore restores environments, pools and executions. It waits for no runner: executions get their
@@ -132,7 +132,7 @@ func (e *Engine) resumeAll(ctx context.Context, unfinished []store.Unfinished, r
 		e.sessions.Add(s)
 		x := s.Execution()
 		e.leaseExecution(x)
-		e.inputs.Adopt(x.Tenant, tenantusage.InputOf(x, s.Stored()))
+		e.inputs.Adopt(x.Tenant, usage.InputOf(x, s.Stored()))
 		if x.Batch == nil {
 			s.Keep(e.memory.Adopt(x.Tenant, bytesOfExecution(x)+s.Bytes()))
 			e.usage.Quotas.Of(x.Tenant).Adopt(quota.Executions, 1)

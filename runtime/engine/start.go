@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/runtime/session"
 	"github.com/rockpool/rockpool/runtime/store"
-	"github.com/rockpool/rockpool/runtime/tenantusage"
+	"github.com/rockpool/rockpool/runtime/usage"
 )
 
 // Executions serves executions to callers; see [executions.Service].
@@ -106,7 +106,7 @@ func (e *Engine) start(ctx context.Context, in request.Start, x runtime.Executio
 	begin := e.begin(ctx, in, x, runner.Environment)
 	encoded := begin.Encode()
 	begin.Encoded = int64(len(encoded))
-	input := tenantusage.InputOf(x, begin.Encoded)
+	input := usage.InputOf(x, begin.Encoded)
 	var kept *quota.Kept
 	if x.Batch != nil { // a batch that has begun isn't refused, and has the memory for all of its executions
 		e.inputs.Adopt(x.Tenant, input)
@@ -233,7 +233,7 @@ func (e *Engine) ended(s *session.Session, x runtime.Execution) {
 	e.failures.Ended(e.clock.Now(), x)
 	e.usage.Ended(x)
 	e.leases.end(string(x.ID))
-	e.inputs.Release(x.Tenant, tenantusage.InputOf(x, s.Stored()))
+	e.inputs.Release(x.Tenant, usage.InputOf(x, s.Stored()))
 	e.sessions.Remove(s) // from here on, callers read the stored execution
 }
 

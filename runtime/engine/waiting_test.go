@@ -10,7 +10,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/request"
-	"github.com/rockpool/rockpool/runtime/tenantusage"
+	"github.com/rockpool/rockpool/runtime/usage"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -60,7 +60,7 @@ func TestWaitingClaims(t *testing.T) {
 		position int
 	}
 	list := func(filter request.Waiting, first int, after string) (rows []row, last string, total int) {
-		var all []tenantusage.WaitingClaim
+		var all []usage.WaitingClaim
 		type position struct {
 			env      runtime.EnvironmentID
 			position int
@@ -71,7 +71,7 @@ func TestWaitingClaims(t *testing.T) {
 			for _, c := range all {
 				positions[position{c.EnvironmentID, c.Position}] = true
 			}
-			return len(positions) == len(all) && !slices.ContainsFunc(all, func(c tenantusage.WaitingClaim) bool { return c.Position == 0 })
+			return len(positions) == len(all) && !slices.ContainsFunc(all, func(c usage.WaitingClaim) bool { return c.Position == 0 })
 		})
 		for _, c := range all {
 			rows, last = append(rows, row{c.EnvironmentID, c.Tenant, c.Position}), c.ID

@@ -5,6 +5,10 @@
 // The maker of the runner made the groups, next to the agent's own. A command gets a group of its
 // own while one is free. The kernel then limits and counts it alone. Further commands share one
 // group.
+//
+// The package also limits and frees kernel memory that no group counts: file locks, TCP connections
+// that no program has accepted, and System V objects that no process uses any longer. (The filter in
+// package confinement limits netlink sockets.)
 package groups
 
 import (

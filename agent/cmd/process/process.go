@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/agent/cmd/groups"
-	"github.com/rockpool/rockpool/agent/cmd/kernelmemory"
 	"github.com/rockpool/rockpool/agent/serve"
 )
 
@@ -75,7 +74,7 @@ func (p *process) Close() serve.Usage {
 	if r := p.starter.reaper; p.starter.OwnIPC {
 		r.unreaped(func() {
 			if len(r.marked) == 0 { // no command runs
-				kernelmemory.RemoveSegments()
+				groups.RemoveSegments()
 			}
 		})
 	}

@@ -1,4 +1,4 @@
-package tenantusage
+package usage
 
 import (
 	"context"
@@ -25,7 +25,7 @@ func TestWaitingForAQuotaUsesTheTenantsShare(t *testing.T) {
 	quotas := quota.New()
 	limit(quotas, "a", 0)
 	limit(quotas, "b", 0)
-	u := New(Config{Quotas: quotas, Runner: func(id runtime.RunnerID) (runtime.Runner, bool) {
+	u := NewTracker(Config{Quotas: quotas, Runner: func(id runtime.RunnerID) (runtime.Runner, bool) {
 		return runtime.Runner{ID: id, State: runtime.RunnerClaimed}, true
 	}})
 	u.shares.Limit = 4

@@ -1,4 +1,4 @@
-package bridges
+package nomad
 
 import (
 	"context"
@@ -17,13 +17,13 @@ import (
 )
 
 // newSessions returns bridges whose sessions carry nothing, and take a second to open.
-func newSessions(t *testing.T, budget int, fail error) *Set {
+func newSessions(t *testing.T, budget int, fail error) *bridgeSet {
 	var g connection.Group
 	t.Cleanup(func() {
 		g.End(errors.New("over"))
 		g.Wait()
 	})
-	return NewSet(budget, func(ctx context.Context, _ runtime.RunnerID) (Session, error) {
+	return newBridgeSet(budget, func(ctx context.Context, _ runtime.RunnerID) (bridgeSession, error) {
 		if err := backoff.Sleep(ctx, time.Second); err != nil || fail != nil {
 			return nil, errors.Join(err, fail)
 		}
@@ -47,7 +47,7 @@ func (s fakeSession) Close() error {
 	return nil
 }
 
-func (b *Set) who() string {
+func (b *bridgeSet) who() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	text := ""
@@ -68,14 +68,14 @@ func TestBridgesAreCounted(t *testing.T) {
 		waiting := make(chan error)
 		go func() { waiting <- b.Keep(t.Context(), "b", true) }()
 		synctest.Wait()
-		if s, want := b.Stats(), (Stats{Budget: 1, Open: 1, Waiting: 1, Opens: 1, OpenStreams: 1, Streams: 1}); s != want {
+		if s, want := b.Stats(), (BridgeStats{Budget: 1, Open: 1, Waiting: 1, Opens: 1, OpenStreams: 1, Streams: 1}); s != want {
 			t.Errorf("%+v, want %+v", s, want)
 		}
 		_, _ = conn.Close(), conn.Close()
 		if err := <-waiting; err != nil {
 			t.Fatal(err)
 		}
-		if s, want := b.Stats(), (Stats{Budget: 1, Open: 1, Opens: 2, Streams: 1}); s != want {
+		if s, want := b.Stats(), (BridgeStats{Budget: 1, Open: 1, Opens: 2, Streams: 1}); s != want {
 			t.Errorf("%+v, want %+v", s, want)
 		}
 		broken := newSessions(t, 1, errors.New("broken"))
@@ -83,7 +83,7 @@ func TestBridgesAreCounted(t *testing.T) {
 			t.Error("Keep succeeds though no bridge can be opened")
 		}
 		synctest.Wait()
-		if s, want := broken.Stats(), (Stats{Budget: 1, Failures: 1}); s != want {
+		if s, want := broken.Stats(), (BridgeStats{Budget: 1, Failures: 1}); s != want {
 			t.Errorf("%+v, want %+v", s, want)
 		}
 	})
@@ -191,14 +191,14 @@ func TestSpareDialsUseNoScarceBridges(t *testing.T) {
 			}
 		}
 		spare("a", nil, "a")
-		spare("b", ErrNoneSpare, "a")
+		spare("b", errNoSpareBridge, "a")
 		for _, id := range []runtime.RunnerID{"b", "c", "d"} {
 			time.Sleep(time.Second)
 			if err := b.Keep(t.Context(), id, true); err != nil {
 				t.Fatal(err)
 			}
 		}
-		spare("e", ErrNoneSpare, "abcd")
+		spare("e", errNoSpareBridge, "abcd")
 		spare("a", nil, "abcd") // which isn't used by it
 		if err := b.Keep(t.Context(), "e", true); err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package thread_test
+package namespaces_test
 
 import (
 	"os"
@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/thread"
+	"github.com/rockpool/rockpool/agent/cmd/namespaces"
 	"github.com/rockpool/rockpool/test/need"
 )
 
@@ -28,7 +28,7 @@ func TestOtherThreadsKeepTheirState(t *testing.T) {
 	for range 8 {
 		all.Go(func() {
 			for range 50 {
-				thread.Do(func() {
+				namespaces.OnThread(func() {
 					if now := of("thread-self"); now != before {
 						t.Errorf("it begins in %s, not %s", now, before)
 					}
@@ -43,5 +43,5 @@ func TestOtherThreadsKeepTheirState(t *testing.T) {
 	if now := of("self"); now != before {
 		t.Errorf("the first thread is in %s, not %s", now, before)
 	}
-	thread.Do(runtime.Goexit)
+	namespaces.OnThread(runtime.Goexit)
 }

@@ -1,8 +1,4 @@
-// Package task runs the agent as a Nomad task. A task inherits no descriptor, so the agent listens
-// on a socket, to which "agent bridge" in the same task connects. It guarantees that user code
-// can't connect to that socket, read the task's secrets or replace the agent's program, although
-// Nomad makes a task's directories writable for every user.
-package task
+package main
 
 import (
 	"errors"
@@ -22,21 +18,25 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/namespaces"
 )
 
-// ErrNotRoot says that this process isn't root of its task, and can't become root. Then commands
+// errNotRoot says that this process isn't root of its task, and can't become root. Then commands
 // would run as the agent's own user, and the agent couldn't protect anything from them.
-var ErrNotRoot = errors.New("the agent must be root in its task, or have the capabilities to become root")
+var errNotRoot = errors.New("the agent must be root in its task, or have the capabilities to become root")
 
-// ErrNoNamespaces says that the machine doesn't allow a user namespace. Without one there is no
+// errNoNamespaces says that the machine doesn't allow a user namespace. Without one there is no
 // limit on the files that programs write.
-var ErrNoNamespaces = errors.New("the agent can't create a user namespace: the node forbids it")
+var errNoNamespaces = errors.New("the agent can't create a user namespace: the node forbids it")
 
-// Serve serves on a socket that it creates. It always returns an error. [ErrNotRoot] and
-// [ErrNoNamespaces] mean that it couldn't start.
+// serveTask runs the agent as a Nomad task. A task inherits no descriptor, so the agent listens on a
+// socket, to which "agent bridge" in the same task connects. User code can't connect to that socket,
+// read the task's secrets or replace the agent's program, although Nomad makes a task's directories
+// writable for every user.
+//
+// serveTask always returns an error. [errNotRoot] and [errNoNamespaces] mean that it couldn't start.
 //
 // If mib isn't 0, it sets limits that the driver exec doesn't enforce itself. The workspace is in memory and
 // has this size in MiB; /tmp has twice as much. In version 1 of cgroups, processes limits the number of
 // processes, including the agent's threads.
-func Serve(socket string, network bool, mib, processes int, o executor.Options) error {
+func serveTask(socket string, network bool, mib, processes int, o executor.Options) error {
 	workspace, err := filepath.Abs(o.Workspace)
 	if err != nil {
 		return err
@@ -45,7 +45,7 @@ func Serve(socket string, network bool, mib, processes int, o executor.Options) 
 		return err
 	}
 	if os.Geteuid() != 0 && !o.Degraded {
-		return ErrNotRoot
+		return errNotRoot
 	}
 	o.Workspace, o.Task = workspace, true
 	if mib == 0 {
@@ -69,7 +69,7 @@ func Serve(socket string, network bool, mib, processes int, o executor.Options) 
 		err := nest(namespaces.Directories, listener, true,
 			"--workspace-mib", strconv.Itoa(mib), "--processes", strconv.Itoa(processes))
 		if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSPC) {
-			err = fmt.Errorf("%w (%w)", ErrNoNamespaces, err)
+			err = fmt.Errorf("%w (%w)", errNoNamespaces, err)
 		}
 		return err
 	}

@@ -1,5 +1,4 @@
-// Package thread runs functions that change the operating-system thread that they run on.
-package thread
+package namespaces
 
 import (
 	"runtime"
@@ -7,13 +6,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Do calls f on a thread of its own, which ends with f, and returns after that. So no other code
+// OnThread calls f on a thread of its own, which ends with f, and returns after that. So no other code
 // runs with the namespaces or the user that f left the thread with. It is safe for concurrent use.
-// If f ends its goroutine (runtime.Goexit), Do returns as well.
+// If f ends its goroutine (runtime.Goexit), OnThread returns as well.
 //
 // The thread is never the process's first one: Go can't end that thread and would keep it changed,
 // and /proc/self shows it.
-func Do(f func()) {
+func OnThread(f func()) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -22,7 +21,7 @@ func Do(f func()) {
 			f()
 			return // still locked, so the thread ends
 		}
-		Do(f) // on another thread, because this one stays locked meanwhile
+		OnThread(f) // on another thread, because this one stays locked meanwhile
 		runtime.UnlockOSThread()
 	}()
 	<-ended

@@ -1,7 +1,3 @@
-// Package usage asks agents what their runners use, for any number of callers and only while there
-// are some. It asks an agent at most once a second. A figure is at most one second old, or ten
-// seconds if the agent is slow. No caller waits longer than a second, no matter how many agents
-// don't answer.
 package usage
 
 import (
@@ -27,7 +23,9 @@ const (
 	ofTenant = atOnce / 4       // of these, agents of one tenant
 )
 
-// Agents reads the usage of runners and executions from their agents. Its methods are safe for
+// Agents asks agents what their runners and executions use, for any number of callers and only while there are
+// some. It asks an agent at most once a second. A figure is at most one second old, or ten seconds if the agent is
+// slow. No caller waits longer than a second, no matter how many agents don't answer. Its methods are safe for
 // concurrent use.
 type Agents struct {
 	// dial connects to a runner's agent.
@@ -53,9 +51,9 @@ type answer struct {
 	at    time.Time
 }
 
-// New returns an Agents that reaches agents by dial. spawn starts a goroutine and provides the
+// NewAgents returns an Agents that reaches agents by dial. spawn starts a goroutine and provides the
 // context that ends it.
-func New(dial func(ctx context.Context, id runtime.RunnerID) (net.Conn, error), spawn func(func(context.Context)) error) *Agents {
+func NewAgents(dial func(ctx context.Context, id runtime.RunnerID) (net.Conn, error), spawn func(func(context.Context)) error) *Agents {
 	return &Agents{dial: dial, spawn: spawn, slots: fairqueue.NewTenantSlots(atOnce, ofTenant), asked: map[runtime.RunnerID]*question{}}
 }
 

@@ -1,4 +1,4 @@
-package task
+package main
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/executor"
 )
 
-// Bridge carries streams between this process's standard input and output and the agent's socket at
+// serveBridge carries streams between this process's standard input and output and the agent's socket at
 // path. It returns when the input ends.
-func Bridge(path string) error {
+func serveBridge(path string) error {
 	executor.TuneMemory()
 	// Only the agent's user can connect to its socket.
 	if err := becomeRoot(); err != nil {

@@ -1,6 +1,4 @@
-// Package terminal controls the user's terminal while a program in a runner uses it, and restores
-// it afterwards.
-package terminal
+package output
 
 import (
 	"context"
@@ -29,8 +27,8 @@ type Terminal struct {
 	saved *term.State // nil if the terminal isn't raw
 }
 
-// Open returns the terminal of standard input. It fails if standard input isn't a terminal.
-func Open(in io.Reader, out, errs io.Writer) (*Terminal, error) {
+// OpenTerminal returns the terminal of standard input. It fails if standard input isn't a terminal.
+func OpenTerminal(in io.Reader, out, errs io.Writer) (*Terminal, error) {
 	file, ok := in.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
 		return nil, errors.New("--tty needs a terminal as standard input, and there is none; to pass a pipe or a file to the program, use --stdin instead of --tty")

@@ -1,4 +1,4 @@
-package kernelmemory
+package groups
 
 import "testing"
 

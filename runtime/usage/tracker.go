@@ -1,9 +1,9 @@
-// Package tenantusage counts what tenants use: runners, waiting claims, executions, the sizes of pools,
+// Package usage counts what tenants use: runners, waiting claims, executions, the sizes of pools,
 // and stored inputs. Each is acquired from the tenant's quotas before it is made, and released when it
 // ends. Runners and executions of an earlier server are adopted, whatever the quotas. Methods are safe for
 // concurrent use, except Reserve, AdoptReserved and ReleaseReserved: their caller holds the turn to change
 // environments.
-package tenantusage
+package usage
 
 import (
 	"cmp"
@@ -29,7 +29,7 @@ type Config struct {
 }
 
 // A Tracker counts the runners, claims and executions of tenants, and what their pools reserve. Make
-// it with New.
+// it with NewTracker.
 type Tracker struct {
 	Config
 	pools map[runtime.EnvironmentID]reservation // see Reserve
@@ -68,8 +68,8 @@ const maxWaiting = 20_000
 // test/e2e/api shows that a server survives as many as it admits.
 const waitingBytes = 16 << 10
 
-// New returns a Tracker that counts nothing yet.
-func New(c Config) *Tracker {
+// NewTracker returns a Tracker that counts nothing yet.
+func NewTracker(c Config) *Tracker {
 	if c.Quotas == nil {
 		c.Quotas = quota.New()
 	}

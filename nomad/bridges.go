@@ -1,6 +1,4 @@
-// Package bridges keeps one agent bridge for each runner, within a budget. Each is a connection to
-// Nomad, which limits the connections of a client. It guarantees that the budget is never exceeded.
-package bridges
+package nomad
 
 import (
 	"context"
@@ -17,13 +15,14 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// A Set is the bridges of all runners. When the budget is used up, a bridge without streams is
+// A bridgeSet keeps one agent bridge for each runner. Each bridge is a connection to Nomad, which limits the
+// connections of a client. The budget is never exceeded. When the budget is used up, a bridge without streams is
 // closed for a new one, the longest unused first. An idle runner's is closed before a claimed
 // one's, which is closed only for another claimed runner. If none can be closed, callers wait. Its
 // methods are safe for concurrent use.
-type Set struct {
+type bridgeSet struct {
 	budget int // maximum number of bridges
-	open   func(context.Context, runtime.RunnerID) (Session, error)
+	open   func(context.Context, runtime.RunnerID) (bridgeSession, error)
 	group  *connection.Group // bridges end with it, and it waits for their goroutines
 
 	opens, failures      atomic.Int64 // of bridges
@@ -35,8 +34,8 @@ type Set struct {
 	freed chan struct{}            // closed and replaced when a bridge may be free
 }
 
-// Stats are a Set's counts and its current state.
-type Stats struct {
+// BridgeStats are the counts of bridges and its current state.
+type BridgeStats struct {
 	Budget      int   // maximum number of bridges
 	Open        int   // bridges that are open or being opened
 	Waiting     int   // callers that wait for the budget
@@ -47,8 +46,8 @@ type Stats struct {
 }
 
 // Stats returns the counts so far.
-func (b *Set) Stats() Stats {
-	s := Stats{Budget: b.budget, Opens: b.opens.Load(), Failures: b.failures.Load(), OpenStreams: b.openStreams.Load(), Streams: b.streams.Load()}
+func (b *bridgeSet) Stats() BridgeStats {
+	s := BridgeStats{Budget: b.budget, Opens: b.opens.Load(), Failures: b.failures.Load(), OpenStreams: b.openStreams.Load(), Streams: b.streams.Load()}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.Open = len(b.all)
@@ -58,17 +57,17 @@ func (b *Set) Stats() Stats {
 	return s
 }
 
-// A Session carries streams, as bridge.Client does.
-type Session interface {
+// A bridgeSession carries streams, as bridge.Client does.
+type bridgeSession interface {
 	Dial(ctx context.Context) (net.Conn, error)
 	Done() <-chan struct{}
 	Close() error
 }
 
-// NewSet returns a set of at most budget bridges, which end with a group. open opens a bridge to a
+// newBridgeSet returns a set of at most budget bridges, which end with a group. open opens a bridge to a
 // runner's agent, and returns when the agent has answered.
-func NewSet(budget int, open func(context.Context, runtime.RunnerID) (Session, error), with *connection.Group) *Set {
-	return &Set{
+func newBridgeSet(budget int, open func(context.Context, runtime.RunnerID) (bridgeSession, error), with *connection.Group) *bridgeSet {
+	return &bridgeSet{
 		budget: budget, open: open, group: with,
 		all: map[runtime.RunnerID]*link{}, short: map[runtime.RunnerID]int{}, freed: make(chan struct{}),
 	}
@@ -79,7 +78,7 @@ type link struct {
 	used    time.Time     // when it was opened, or last requested by a caller other than a spare one
 	streams int           // open ones
 	opened  chan struct{} // closed when session or err is set
-	session Session       // nil until the bridge is open
+	session bridgeSession // nil until the bridge is open
 	err     error
 	stop    context.CancelFunc // closes the bridge
 }
@@ -97,17 +96,17 @@ func (l *link) broken() bool {
 	}
 }
 
-// ErrNoneSpare says that no bridge is opened for a call with low priority ([runtime.Spare]).
-var ErrNoneSpare = errors.New("no spare bridge is available")
+// errNoSpareBridge says that no bridge is opened for a call with low priority ([runtime.Spare]).
+var errNoSpareBridge = errors.New("no spare bridge is available")
 
-// OpenWithin bounds the opening of one bridge.
-const OpenWithin = 5 * time.Second
+// openBridgeWithin bounds the opening of one bridge.
+const openBridgeWithin = 5 * time.Second
 
 // Dial opens a stream through a runner's bridge, and opens the bridge if there is none. Callers
 // share an attempt and its error. With a ctx of [runtime.Spare] it neither waits for the budget nor
-// closes another bridge. Then it returns ErrNoneSpare if the runner has no bridge and a quarter of
+// closes another bridge. Then it returns errNoSpareBridge if the runner has no bridge and a quarter of
 // the budget is used.
-func (b *Set) Dial(ctx context.Context, id runtime.RunnerID, claimed bool) (net.Conn, error) {
+func (b *bridgeSet) Dial(ctx context.Context, id runtime.RunnerID, claimed bool) (net.Conn, error) {
 	br, err := b.get(ctx, id, claimed, 1)
 	if err != nil {
 		return nil, err
@@ -134,7 +133,7 @@ type stream struct {
 func (s *stream) Close() error { return s.close() }
 
 // left ends one stream. After the last one the bridge may be closed, so waiting callers try again.
-func (b *Set) left(br *link) {
+func (b *bridgeSet) left(br *link) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if br.streams--; br.streams == 0 {
@@ -143,13 +142,13 @@ func (b *Set) left(br *link) {
 }
 
 // Keep opens a runner's bridge if it has none.
-func (b *Set) Keep(ctx context.Context, id runtime.RunnerID, claimed bool) error {
+func (b *bridgeSet) Keep(ctx context.Context, id runtime.RunnerID, claimed bool) error {
 	_, err := b.get(ctx, id, claimed, 0)
 	return err
 }
 
 // get returns a runner's bridge, and reserves streams that will be opened.
-func (b *Set) get(ctx context.Context, id runtime.RunnerID, claimed bool, streams int) (*link, error) {
+func (b *bridgeSet) get(ctx context.Context, id runtime.RunnerID, claimed bool, streams int) (*link, error) {
 	ctx, release := b.group.Bind(ctx)
 	defer release()
 	waiting, spare := false, runtime.IsSpare(ctx)
@@ -167,7 +166,7 @@ func (b *Set) get(ctx context.Context, id runtime.RunnerID, claimed bool, stream
 		}
 		if br == nil && spare && len(b.all) >= b.budget/4 {
 			b.mu.Unlock()
-			return nil, ErrNoneSpare
+			return nil, errNoSpareBridge
 		}
 		if br == nil && b.room(claimed) {
 			br = &link{opened: make(chan struct{}), used: time.Now()}
@@ -219,7 +218,7 @@ func (b *Set) get(ctx context.Context, id runtime.RunnerID, claimed bool, stream
 	}
 }
 
-func (b *Set) note(id runtime.RunnerID, more int) {
+func (b *bridgeSet) note(id runtime.RunnerID, more int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.short[id] += more; b.short[id] == 0 {
@@ -228,15 +227,15 @@ func (b *Set) note(id runtime.RunnerID, more int) {
 }
 
 // Starves reports whether a caller waits for the budget for a runner's bridge.
-func (b *Set) Starves(id runtime.RunnerID) bool {
+func (b *bridgeSet) Starves(id runtime.RunnerID) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.short[id] > 0
 }
 
 // work opens a bridge, and forgets it when it breaks or ctx ends.
-func (b *Set) work(ctx context.Context, id runtime.RunnerID, br *link) {
-	opening, cancel := context.WithTimeout(ctx, OpenWithin)
+func (b *bridgeSet) work(ctx context.Context, id runtime.RunnerID, br *link) {
+	opening, cancel := context.WithTimeout(ctx, openBridgeWithin)
 	s, err := b.open(opening, id)
 	cancel()
 	if err != nil {
@@ -266,7 +265,7 @@ func (b *Set) work(ctx context.Context, id runtime.RunnerID, br *link) {
 }
 
 // room closes a bridge if necessary, and reports whether another may be opened. The caller holds mu.
-func (b *Set) room(claimed bool) bool {
+func (b *bridgeSet) room(claimed bool) bool {
 	if len(b.all) < b.budget {
 		return true
 	}
@@ -291,13 +290,13 @@ func (b *Set) room(claimed bool) bool {
 }
 
 // signalFreed makes the callers that wait for the budget try again. The caller holds mu.
-func (b *Set) signalFreed() {
+func (b *bridgeSet) signalFreed() {
 	close(b.freed)
 	b.freed = make(chan struct{})
 }
 
 // Drop closes a runner's bridge.
-func (b *Set) Drop(id runtime.RunnerID) {
+func (b *bridgeSet) Drop(id runtime.RunnerID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if br := b.all[id]; br != nil {
@@ -307,9 +306,9 @@ func (b *Set) Drop(id runtime.RunnerID) {
 	b.signalFreed()
 }
 
-// Open starts the agent's bridge in a task of an allocation by alloc exec, and returns when the agent
+// openBridge starts the agent's bridge in a task of an allocation by alloc exec, and returns when the agent
 // has answered through it. The node may be unknown.
-func Open(ctx context.Context, nomad *connection.Client, node, allocation string, access job.AgentAccess) (Session, error) {
+func openBridge(ctx context.Context, nomad *connection.Client, node, allocation string, access job.AgentAccess) (bridgeSession, error) {
 	conn, err := nomad.Exec(ctx, node, allocation, access.Task, access.Command)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package terminal
+package output
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ func onTerminal(t *testing.T) (*Terminal, func() unix.Termios) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = slave.Close(); _ = master.Close() })
-	opened, err := Open(slave, slave, slave)
+	opened, err := OpenTerminal(slave, slave, slave)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestSameTerminalComparesDevices(t *testing.T) {
 		t.Errorf("%d columns, %d rows", columns, rows)
 	}
 	for _, in := range []io.Reader{nil, &bytes.Buffer{}, os.NewFile(^uintptr(0), "closed")} {
-		if _, err := Open(in, nil, nil); err == nil {
+		if _, err := OpenTerminal(in, nil, nil); err == nil {
 			t.Errorf("%T is a terminal", in)
 		}
 	}

@@ -29,7 +29,7 @@ func newWorld(t *testing.T, answer func(n int64, id runtime.RunnerID, conn net.C
 	w := &world{}
 	ctx, end := context.WithCancel(t.Context())
 	w.end = end
-	w.Agents = New(func(_ context.Context, id runtime.RunnerID) (net.Conn, error) {
+	w.Agents = NewAgents(func(_ context.Context, id runtime.RunnerID) (net.Conn, error) {
 		n := w.asked.Add(1)
 		ours, theirs := net.Pipe()
 		w.spawned.Go(func() {
@@ -150,7 +150,7 @@ func TestUnavailableUsageIsZero(t *testing.T) {
 		if _, at := w.Usage(ctx, "r", "t"); !at.IsZero() || time.Since(began) != 300*time.Millisecond {
 			t.Errorf("the caller left after %v", time.Since(began))
 		}
-		refused := New(nil, func(func(context.Context)) error { return errors.New("stopping") })
+		refused := NewAgents(nil, func(func(context.Context)) error { return errors.New("stopping") })
 		if _, at := refused.Usage(t.Context(), "r", "t"); !at.IsZero() || len(refused.asked) != 0 {
 			t.Error("a server that stops asked")
 		}

@@ -1,4 +1,4 @@
-package tenantusage
+package usage
 
 import (
 	"context"

@@ -1,7 +1,4 @@
-// Package kernelmemory limits and frees kernel memory that no control group counts. It covers file
-// locks, TCP connections that no program has accepted, and System V objects that no process uses
-// any longer. (The filter in package confinement limits netlink sockets.)
-package kernelmemory
+package groups
 
 import (
 	"bytes"

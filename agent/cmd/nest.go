@@ -1,4 +1,4 @@
-package task
+package main
 
 import (
 	"errors"
@@ -15,11 +15,11 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/namespaces"
 )
 
-// Nested is the argument that makes this program call [ServeNested]. A task of Nomad's driver
+// nested is the argument that makes this program call [serveNested]. A task of Nomad's driver
 // raw_exec sees the machine itself: its processes, its files, and other tasks. One of the driver
 // exec has directories without a limit. There the agent starts itself again in namespaces of its
 // own, and the second one serves.
-const Nested = "nested"
+const nested = "nested"
 
 // mustNest reports whether the agent is a task without namespaces of its own.
 func mustNest() bool {
@@ -34,7 +34,7 @@ func nest(kind namespaces.Kind, listener *net.UnixListener, network bool, args .
 	if err != nil {
 		return err
 	}
-	args = append([]string{"agent", Nested}, args...)
+	args = append([]string{"agent", nested}, args...)
 	if !network {
 		args = append(args, "--no-network")
 	}
@@ -65,10 +65,10 @@ func nest(kind namespaces.Kind, listener *net.UnixListener, network bool, args .
 	}
 }
 
-// ServeNested serves as the nested agent. With mib it enters [namespaces.Directories], whose
+// serveNested serves as the nested agent. With mib it enters [namespaces.Directories], whose
 // workspace is in memory; otherwise it enters [namespaces.Machine], whose workspace is a directory
 // of the machine. It always returns an error.
-func ServeNested(workspace string, network bool, mib, processes int, o executor.Options) error {
+func serveNested(workspace string, network bool, mib, processes int, o executor.Options) error {
 	var err error
 	switch {
 	case mib > 0:
