@@ -6,9 +6,9 @@
 // own while one is free. The kernel then limits and counts it alone. Further commands share one
 // group.
 //
-// The package also limits and frees kernel memory that no group counts: file locks, TCP connections
-// that no program has accepted, and System V objects that no process uses any longer. (The filter in
-// package confinement limits netlink sockets.)
+// The package also limits and frees kernel memory that no group counts. These are file locks, TCP
+// connections that no program has accepted, and System V objects that no process uses any longer.
+// (The filter in package confinement limits netlink sockets.)
 package groups
 
 import (
