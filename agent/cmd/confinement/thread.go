@@ -1,9 +1,9 @@
 package confinement
 
 import (
-	"runtime"
 	"unsafe"
 
+	"github.com/rockpool/rockpool/agent/cmd/proc"
 	"golang.org/x/sys/unix"
 )
 
@@ -28,13 +28,13 @@ func NewThread(root bool) (*Thread, error) {
 func startThread(prepare func() error) (*Thread, error) {
 	t := &Thread{calls: make(chan func())}
 	ready := make(chan error)
-	go func() { // until End, or the program's end
-		runtime.LockOSThread() // Go starts no other thread from a locked one, and ends it with its goroutine
+	proc.StartThread(func() bool { // until End, or the program's end; Go starts no other thread from it
 		ready <- prepare()
 		for call := range t.calls {
 			call()
 		}
-	}()
+		return false
+	})
 	return t, <-ready
 }
 

@@ -2,9 +2,9 @@ package groups
 
 import (
 	"os"
-	"runtime"
 	"unsafe"
 
+	"github.com/rockpool/rockpool/agent/cmd/proc"
 	"golang.org/x/sys/unix"
 )
 
@@ -79,14 +79,16 @@ func RemoveSegments() {
 // removeAs calls remove as a user, since only the creator of such an object may remove it. The real
 // and saved user stay 0, so that users can't signal the thread.
 func removeAs(user uint32, remove func()) {
-	runtime.LockOSThread()
-	const same = ^uintptr(0)
-	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, same, uintptr(user), same); errno != 0 {
-		runtime.UnlockOSThread()
-		return
-	}
-	remove()
-	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, same, 0, same); errno == 0 {
-		runtime.UnlockOSThread() // otherwise the thread ends with its goroutine
-	}
+	ended := make(chan struct{})
+	proc.StartThread(func() (unchanged bool) {
+		defer close(ended)
+		const same = ^uintptr(0)
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, same, uintptr(user), same); errno != 0 {
+			return true
+		}
+		remove()
+		_, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, same, 0, same)
+		return errno == 0
+	})
+	<-ended
 }

@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/agent/cmd/namespaces"
+	"github.com/rockpool/rockpool/agent/cmd/proc"
 	"github.com/rockpool/rockpool/local/image"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/daemon"
@@ -129,7 +129,7 @@ func (b *box) end(signal syscall.Signal) {
 
 // asUser runs do on a thread with a user's id, which ends with do.
 func asUser(uid int, do func()) {
-	namespaces.OnThread(func() {
+	proc.OnThread(func() {
 		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); errno != 0 {
 			panic(errno)
 		}

@@ -1,4 +1,4 @@
-package namespaces_test
+package proc_test
 
 import (
 	"os"
@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/agent/cmd/namespaces"
+	"github.com/rockpool/rockpool/agent/cmd/proc"
 	"github.com/rockpool/rockpool/test/need"
 )
 
@@ -28,7 +28,7 @@ func TestOtherThreadsKeepTheirState(t *testing.T) {
 	for range 8 {
 		all.Go(func() {
 			for range 50 {
-				namespaces.OnThread(func() {
+				proc.OnThread(func() {
 					if now := of("thread-self"); now != before {
 						t.Errorf("it begins in %s, not %s", now, before)
 					}
@@ -43,5 +43,5 @@ func TestOtherThreadsKeepTheirState(t *testing.T) {
 	if now := of("self"); now != before {
 		t.Errorf("the first thread is in %s, not %s", now, before)
 	}
-	namespaces.OnThread(runtime.Goexit)
+	proc.OnThread(runtime.Goexit)
 }
