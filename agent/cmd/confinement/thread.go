@@ -3,8 +3,9 @@ package confinement
 import (
 	"unsafe"
 
-	"github.com/rockpool/rockpool/agent/cmd/proc"
 	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/agent/cmd/proc"
 )
 
 // A Thread is a thread of the agent that starts user code. Its bounding set is empty, because a

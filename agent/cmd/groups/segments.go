@@ -4,8 +4,9 @@ import (
 	"os"
 	"unsafe"
 
-	"github.com/rockpool/rockpool/agent/cmd/proc"
 	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/agent/cmd/proc"
 )
 
 // System V shared memory, semaphores and message queues outlive the processes that created them.
