@@ -63,7 +63,7 @@ func TestHelperSettings(t *testing.T) {
 			_, err = command.daemon()
 		}
 		if err == nil || !strings.Contains(err.Error(), allowed) {
-			t.Errorf("%s: %v", wrong, err)
+			t.Errorf("%s: got %v, want %q", wrong, err, allowed)
 		}
 	}
 }

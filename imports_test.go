@@ -14,7 +14,7 @@ const (
 	heavy     = "./runtime/store " + databases + " github.com/hashicorp/nomad/... github.com/opencontainers/... github.com/google/nftables/... github.com/vishvananda/... github.com/google/go-containerregistry/... github.com/99designs/... github.com/vektah/... github.com/alecthomas/kong/... github.com/prometheus/... github.com/modelcontextprotocol/..."
 	databases = "database/sql/... modernc.org/... github.com/jackc/... github.com/pressly/..."
 	ofLocal   = "./local/... ./agent/... " + tools
-	ofServer  = "./server/... ./client ./clients/... ./config ./compat/... ./graph/... ./web ./local/... ./nomad/... ./runtime/... ./agent/... ./runtime/store"
+	ofServer  = "./server/... ./client ./clients ./config ./compat/... ./graph/... ./web ./local/... ./nomad/... ./runtime/... ./agent/... ./runtime/store"
 )
 
 // layers say what a package may import; the first row that names it counts. Tests may import more.
@@ -28,9 +28,9 @@ var layers = []struct{ packages, imports string }{
 	{"./local/sandbox/...", ofLocal + " github.com/opencontainers/..."},
 	{"./local/...", ofLocal},
 	{"./nomad/...", "./nomad/... ./agent/... github.com/hashicorp/nomad/... " + tools},
-	{"./clients/...", "./clients/... ./runtime/access " + tools},
-	{"./graph/...", "./graph/... ./clients/... ./compat/... ./runtime/... github.com/99designs/... github.com/vektah/..."},
-	{"./compat/...", "./graph/... ./clients/... ./compat/... ./runtime/... github.com/modelcontextprotocol/..."}, // APIs of other systems
+	{"./clients", "./runtime/access " + tools},
+	{"./graph/...", "./graph/... ./clients ./compat/... ./runtime/... github.com/99designs/... github.com/vektah/..."},
+	{"./compat/...", "./graph/... ./clients ./compat/... ./runtime/... github.com/modelcontextprotocol/..."}, // APIs of other systems
 	{"./client ./cli/... ./config/quantity", "./client ./cli/... ./config/quantity github.com/alecthomas/kong/... " + tools},
 	{"./config", "./config/... ./agent/embedded ./clients ./local/network ./local/sandbox/oci ./local/uids ./runtime/access github.com/alecthomas/kong/... " + tools},
 	{"./server/metrics", ofServer + " github.com/prometheus/..."},

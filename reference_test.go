@@ -34,24 +34,24 @@ docs/reference/settings.md explains the same settings. This file is generated: m
 // TestReferenceIsCurrent: the pages match the settings, commands, metrics and schema. `make
 // generate` writes them.
 func TestReferenceIsCurrent(t *testing.T) {
-	book := book(t)
+	all := newReference(t)
 	for _, name := range []string{"settings", "cli", "errors", "graphql", "metrics"} {
 		path := filepath.Join("docs/reference", name+".md")
 		page, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		filled, err := book.Fill(string(page))
+		filled, err := all.Fill(string(page))
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 			continue
 		}
 		current(t, path, filled)
 	}
-	if err := book.Unused(); err != nil {
+	if err := all.Unused(); err != nil {
 		t.Error(err)
 	}
-	current(t, "docs/config.example.yaml", book.Example(exampleHead))
+	current(t, "docs/config.example.yaml", all.Example(exampleHead))
 }
 
 // current compares a file with its generated content, or writes it.
@@ -72,7 +72,7 @@ func current(t *testing.T, path, want string) {
 	}
 }
 
-func book(t *testing.T) *reference.Book {
+func newReference(t *testing.T) *reference.Reference {
 	t.Helper()
 	settings, err := kong.New(&config.Config{}, quantity.Flags())
 	if err != nil {

@@ -100,7 +100,7 @@ func TestSignalsThatComeTogetherAreOne(t *testing.T) {
 		signals []syscall.Signal
 		before  []string
 		env     string
-		only    string // "": server and command
+		only    string // "" means server and command
 		want    string
 	}{
 		"timeout":         {signals: []syscall.Signal{syscall.SIGTERM, syscall.SIGINT}, want: "stopping stopped"},

@@ -97,7 +97,7 @@
 // SIGCHLD count for CPU only while they live. A failed command that had more than Processes when it
 // ended counts as killed for that limit.
 //
-// With control groups the kernel counts for each execution. Then Exit.Own reports how the runner's
+// With control groups the kernel counts for each execution. Then Exit.PerCommand reports how the runner's
 // own limits affected this execution. An execution whose fork was refused is killed with the cause
 // processLimit. The server trusts these counts only up to the machine's counters of the whole runner.
 //

@@ -100,7 +100,7 @@ func FuzzRequest(f *testing.F) {
 		var request Request
 		if err := ParseJSON(body, &request); err != nil {
 			if !errors.Is(err, ErrProtocol) {
-				t.Errorf("error %v", err)
+				t.Errorf("error %v, want %v", err, ErrProtocol)
 			}
 			return
 		}
@@ -169,7 +169,7 @@ func FuzzFinderAnswers(f *testing.F) {
 	f.Add(found)
 	f.Add(changes)
 	f.Fuzz(func(t *testing.T, stream []byte) {
-		answer := func() net.Conn { return &answered{Reader: bytes.NewReader(stream)} }
+		answer := func() net.Conn { return &answeredConn{Reader: bytes.NewReader(stream)} }
 		if found, err := SearchFiles(t.Context(), answer(), Search{Name: "*", Most: 2}); err == nil && (len(found.Matches) > 2 || found.Skipped < 0) {
 			t.Errorf("%+v", found)
 		}
@@ -183,15 +183,15 @@ func FuzzFinderAnswers(f *testing.F) {
 	})
 }
 
-// answered is a connection that already holds its answer.
-type answered struct {
+// answeredConn is a connection that already holds its answer.
+type answeredConn struct {
 	discard
 	*bytes.Reader
 }
 
-func (a *answered) Read(p []byte) (int, error) { return a.Reader.Read(p) }
+func (a *answeredConn) Read(p []byte) (int, error) { return a.Reader.Read(p) }
 
-func (a *answered) Write(p []byte) (int, error) { return len(p), nil }
+func (a *answeredConn) Write(p []byte) (int, error) { return len(p), nil }
 
 func TestFrameBounds(t *testing.T) {
 	for _, test := range []struct {
@@ -215,7 +215,7 @@ func TestFrameBounds(t *testing.T) {
 	} {
 		_, body, err := NewFrameReader(bytes.NewReader(test.frame), test.side).Next()
 		if !errors.Is(err, test.want) {
-			t.Errorf("%s: %v", test.name, err)
+			t.Errorf("%s: got %v, want %v", test.name, err, test.want)
 		}
 		if err == nil && len(body) != len(test.frame)-headerSize {
 			t.Errorf("%s: %d bytes", test.name, len(body))
@@ -228,7 +228,7 @@ func TestFrameBounds(t *testing.T) {
 		t.Errorf("%d bytes for %v", len(r.buf), err)
 	}
 	if _, err := ParseAck(bytes.Repeat([]byte{0xff}, 8)); !errors.Is(err, ErrProtocol) {
-		t.Errorf("an offset that is negative: %v", err)
+		t.Errorf("an offset that is negative: got %v, want %v", err, ErrProtocol)
 	}
 }
 
@@ -271,7 +271,7 @@ func TestBuffered(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := f.Buffered(KindStdinWindow); got != c.want {
-			t.Errorf("%s: %t", name, got)
+			t.Errorf("%s: got %t, want %t", name, got, c.want)
 		}
 	}
 }

@@ -173,9 +173,9 @@ const (
 
 	CauseMemoryLimit Cause = "memoryLimit" // it held too much kernel memory of the kinds that no control group counts
 
-	// Except with Exit.Own, they occur only with Start.Limits.
+	// Except with Exit.PerCommand, they occur only with Start.Limits.
 	CauseCPULimit     Cause = "cpuLimit"     // it used Limits.CPU
-	CauseProcessLimit Cause = "processLimit" // it exceeded Limits.Processes or, if Exit.Own.ForksRefused isn't 0, the runner's own limit
+	CauseProcessLimit Cause = "processLimit" // it exceeded Limits.Processes or, if Exit.PerCommand.ForksRefused isn't 0, the runner's own limit
 )
 
 // Exit reports how an execution ended, after its last output. Signal names the signal that killed
@@ -192,11 +192,11 @@ type Exit struct {
 	Output     int64         `json:"output"`     // bytes of both outputs
 
 	// Agents with a control group for each command report these. Other agents leave them out.
-	PeakProcesses int    `json:"peakProcesses,omitempty"` // and threads
-	BytesRead     *int64 `json:"bytesRead,omitempty"`     // from disks
-	BytesWritten  *int64 `json:"bytesWritten,omitempty"`
-	Own           *Own   `json:"own,omitempty"`
-	Together      *Own   `json:"together,omitempty"` // replaces Own if other executions ran meanwhile: the counts include theirs
+	PeakProcesses int            `json:"peakProcesses,omitempty"` // and threads
+	BytesRead     *int64         `json:"bytesRead,omitempty"`     // from disks
+	BytesWritten  *int64         `json:"bytesWritten,omitempty"`
+	PerCommand    *CommandCounts `json:"perCommand,omitempty"`
+	Shared        *CommandCounts `json:"shared,omitempty"` // replaces PerCommand if other executions ran meanwhile: the counts include theirs
 }
 
 // MostRefused is how many refused forks an execution may have before it is ended. Ordinary programs
@@ -204,15 +204,15 @@ type Exit struct {
 const MostRefused = 1000
 
 // Caches is the directory in a runner with the caches of languages. For each complete cache there is a file whose name
-// ends in CacheVariables. Each of its lines is a variable, NAME=value, with the place of the cache. The agent
+// ends in CacheVariables. Each of its lines is a variable, NAME=value, with the path of the cache. The agent
 // gives a command each of these variables that the command doesn't set itself.
 const (
 	Caches         = "/var/cache/rockpool"
 	CacheVariables = ".env"
 )
 
-// Own has the kernel's counts for one execution.
-type Own struct {
+// CommandCounts are what the kernel counted while a command ran.
+type CommandCounts struct {
 	OOMKills     int64 `json:"oomKills,omitempty"`     // processes killed because the runner's memory was full
 	ForksRefused int64 `json:"forksRefused,omitempty"` // forks refused because the runner's limit of processes was reached
 }

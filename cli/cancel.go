@@ -41,8 +41,8 @@ func (c *execCancel) Validate() error {
 // parallelCancels bounds concurrent cancellations. Each can take the server two seconds.
 const parallelCancels = 8
 
-// A cancelled is the result for one execution, as --json prints it.
-type cancelled struct {
+// A cancelResult is the result for one execution, as --json prints it.
+type cancelResult struct {
 	ID        string                 `json:"id"`
 	Cancelled bool                   `json:"cancelled"` // by this command
 	State     runtime.ExecutionState `json:"state,omitempty"`
@@ -54,9 +54,9 @@ type cancelled struct {
 }
 
 func (c *execCancel) Run(ctx context.Context, s command.Streams, server client.Sender) error {
-	all := []cancelled{} // an empty list isn't null
+	all := []cancelResult{} // an empty list isn't null
 	for _, id := range c.IDs {
-		all = append(all, cancelled{ID: id})
+		all = append(all, cancelResult{ID: id})
 	}
 	if len(c.IDs) == 0 {
 		found, err := c.executions(ctx, server, search{states: []runtime.ExecutionState{runtime.ExecutionPending, runtime.ExecutionRunning}})
@@ -70,7 +70,7 @@ func (c *execCancel) Run(ctx context.Context, s command.Streams, server client.S
 			return err
 		}
 		for _, x := range found {
-			all = append(all, cancelled{ID: x.Id, batch: command.Text(x.BatchId)})
+			all = append(all, cancelResult{ID: x.Id, batch: command.Text(x.BatchId)})
 		}
 	}
 	cancelAll(ctx, server, all)
@@ -110,7 +110,7 @@ func (c *execCancel) confirm(ctx context.Context, s command.Streams, count int) 
 
 // cancelAll cancels executions concurrently and waits for all of them. It fills in the results in
 // place.
-func cancelAll(ctx context.Context, server client.Sender, all []cancelled) {
+func cancelAll(ctx context.Context, server client.Sender, all []cancelResult) {
 	var group sync.WaitGroup
 	slots := make(chan struct{}, parallelCancels)
 	for i := range all {
@@ -124,7 +124,7 @@ func cancelAll(ctx context.Context, server client.Sender, all []cancelled) {
 }
 
 // cancel cancels one execution and fills in the result.
-func (x *cancelled) cancel(ctx context.Context, server client.Sender) {
+func (x *cancelResult) cancel(ctx context.Context, server client.Sender) {
 	before, err := client.GetEnding(ctx, server, x.ID, 0)
 	if err != nil {
 		x.err = err
@@ -150,7 +150,7 @@ func (x *cancelled) cancel(ctx context.Context, server client.Sender) {
 }
 
 // report prints all results and returns the errors joined.
-func (c *execCancel) report(s command.Streams, all []cancelled) error {
+func (c *execCancel) report(s command.Streams, all []cancelResult) error {
 	t := output.Table{Head: []string{"EXECUTION", "CANCELLED", "HOW IT ENDED"}}
 	var failed []error
 	done := 0

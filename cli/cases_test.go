@@ -52,7 +52,7 @@ func TestExitCodesOfCases(t *testing.T) {
 		{t.Context(), runtime.BatchFailed, []cases.Result{failed, skipped}, command.ExitError(125)},
 	} {
 		if err := batchCode(test.ctx, cases.Report{Batch: client.Batch{Outcome: test.outcome}, Cases: test.cases}); !errors.Is(err, test.want) {
-			t.Errorf("%+v: %v", test, err)
+			t.Errorf("%+v: got %v, want %v", test, err, test.want)
 		}
 	}
 	if err := batchCode(t.Context(), cases.Report{Batch: client.Batch{Outcome: runtime.BatchBuildFailed}, Build: &absent, Cases: []cases.Result{skipped}}); !errors.Is(err, command.ExitError(127)) {

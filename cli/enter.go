@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/rockpool/rockpool/cli/command"
-	"github.com/rockpool/rockpool/cli/terminal"
+	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -70,7 +70,7 @@ func (c *runnerShell) Run(s command.Streams) error {
 	unlimited := 0
 	j := newJob(s, server)
 	j.Runner, j.Environment, j.TimeLimit, j.Command = c.ID, c.Env, &unlimited, c.program
-	if j.Terminal, err = terminal.Open(s.In, s.Out, s.Err); err != nil {
+	if j.Terminal, err = output.OpenTerminal(s.In, s.Out, s.Err); err != nil {
 		return command.UsageError{Err: c.withoutTerminal()}
 	}
 	if len(c.program) == 0 {

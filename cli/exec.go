@@ -56,7 +56,7 @@ func executionsTable(all []client.ListedExecution) output.Table {
 		if c := x.Comparison; c != nil && c.Matches != nil && !*c.Matches {
 			state += ", wrong output"
 		}
-		t.Rows = append(t.Rows, []string{x.Id, x.EnvironmentId, state, date(&x.Marks.QueuedAt), took(x), short(labelText(x.Labels)), short(x.CommandLine)})
+		t.Rows = append(t.Rows, []string{x.Id, x.EnvironmentId, state, date(&x.Timestamps.QueuedAt), took(x), short(labelText(x.Labels)), short(x.CommandLine)})
 	}
 	return t
 }
@@ -189,10 +189,10 @@ func executionTable(x client.Execution) output.Table {
 	if x.CaseIndex != nil {
 		add("case", strconv.Itoa(*x.CaseIndex))
 	}
-	add("queued", date(&x.Marks.QueuedAt))
-	add("started", date(x.Marks.StartedAt))
-	add("first output", date(x.Marks.FirstOutputAt))
-	add("finished", date(x.Marks.FinishedAt))
+	add("queued", date(&x.Timestamps.QueuedAt))
+	add("started", date(x.Timestamps.StartedAt))
+	add("first output", date(x.Timestamps.FirstOutputAt))
+	add("finished", date(x.Timestamps.FinishedAt))
 	if x.StartedWarm != nil {
 		add("started warm", map[bool]string{true: "yes", false: "no: " + command.Text(x.ColdReason)}[*x.StartedWarm])
 	}

@@ -132,7 +132,7 @@ func TestExecListFinds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	queued := x.Marks.QueuedAt
+	queued := x.Timestamps.QueuedAt
 	if out := s.works("exec", "list"); !strings.Contains(out, date(&queued)) || !strings.Contains(out, `echo 'It'\''s'`) {
 		t.Error(out)
 	}
@@ -190,7 +190,7 @@ func TestExecCancelReportsResults(t *testing.T) {
 		t.Error(out)
 	}
 	out, errs, code = s.command("exec", "cancel", "nonesuch", ended, "--json")
-	var all []cancelled
+	var all []cancelResult
 	if err := json.Unmarshal([]byte(out), &all); err != nil || code != command.CodeOurs || !strings.Contains(errs, "nonesuch: ") ||
 		len(all) != 2 || all[1].ID != ended || all[1].Cancelled || all[1].Outcome != runtime.OutcomeExited {
 		t.Errorf("%v: %d %s %s", err, code, out, errs)
@@ -230,7 +230,7 @@ func TestExecCancelAsksForConfirmation(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = slave.Close(); _ = master.Close() })
-	var shown shared
+	var shown sharedBuffer
 	go func() { // ends with the terminal
 		buffer := make([]byte, 1<<12)
 		for {
@@ -246,7 +246,7 @@ func TestExecCancelAsksForConfirmation(t *testing.T) {
 		t.Helper()
 		codes := make(chan int, 1)
 		go func() {
-			codes <- execute(slave, &shared{}, slave, s.arguments(append([]string{"exec", "cancel", "--label", "user=ada"}, more...))...)
+			codes <- execute(slave, &sharedBuffer{}, slave, s.arguments(append([]string{"exec", "cancel", "--label", "user=ada"}, more...))...)
 		}()
 		if keys != "" {
 			asked++

@@ -56,7 +56,7 @@ func TestFindAndWatch(t *testing.T) {
 	plain.out.has(t, "CREATED c·.py\n")
 	scripts.out.has(t, `{"type":"CREATED","path":"c\u001b.py"}`)
 	if code := plain.interrupts(t); code != command.CodeInterrupted {
-		t.Errorf("exit %d", code)
+		t.Errorf("exit %d, want %d", code, command.CodeInterrupted)
 	}
 }
 

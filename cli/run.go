@@ -13,7 +13,6 @@ import (
 	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/execution"
 	"github.com/rockpool/rockpool/cli/output"
-	"github.com/rockpool/rockpool/cli/terminal"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/paths"
@@ -219,7 +218,7 @@ func (c *runCommand) job(s command.Streams) (*execution.Job, error) {
 	}
 	if c.TTY {
 		var err error
-		j.Terminal, err = terminal.Open(s.In, s.Out, s.Err)
+		j.Terminal, err = output.OpenTerminal(s.In, s.Out, s.Err)
 		return j, err
 	}
 	return j, nil

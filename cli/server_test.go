@@ -34,7 +34,7 @@ import (
 type server struct {
 	t      *testing.T
 	url    string
-	token  string // the file of what commands show; "": nothing
+	token  string // the file of what commands show; "" means nothing
 	engine *engine.Engine
 	fake   *clustertest.Fake
 }
@@ -56,15 +56,15 @@ func newServerWith(t *testing.T, languages *language.Set) *server {
 	}
 	fake := clustertest.NewFake()
 	var eng *engine.Engine
-	book := identity.New(identity.Config{Store: db, Open: true, Key: make([]byte, 32), Logger: zap.NewNop(), Free: func(ctx context.Context, id runtime.TenantID) error { return eng.FreeTenant(ctx, id) }})
-	if err := book.Load(t.Context()); err != nil {
+	registry := identity.New(identity.Config{Store: db, Open: true, Key: make([]byte, 32), Logger: zap.NewNop(), Free: func(ctx context.Context, id runtime.TenantID) error { return eng.FreeTenant(ctx, id) }})
+	if err := registry.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	log, err := audit.New(audit.Config{Store: db})
 	if err != nil {
 		t.Fatal(err)
 	}
-	eng = engine.New(fake, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop(), Callers: book, Audit: log})
+	eng = engine.New(fake, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop(), Callers: registry, Audit: log})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
 	go func() { ended <- eng.Run(ctx) }()
@@ -73,7 +73,7 @@ func newServerWith(t *testing.T, languages *language.Set) *server {
 	if languages == nil {
 		languages = language.Default()
 	}
-	measured, links, admission := versions.New(&eng.Services, languages), download.NewLinks(nil), &routes.Admission{Registry: book}
+	measured, links, admission := versions.New(&eng.Services, languages), download.NewLinks(nil), &routes.Admission{Registry: registry}
 	at := httptest.NewServer(routes.New(routes.Options{
 		API: graph.Handler(graph.Options{
 			Engine: &eng.Services, Links: links, Languages: languages, Versions: measured, Logger: zap.NewNop(), Settings: transport.Settings{Admit: admission.Admit}.WithDefaults(),
@@ -113,21 +113,21 @@ func (s *server) arguments(all []string) []string {
 	return all
 }
 
-// A running is a running command whose output can be read.
-type running struct {
-	out, errs shared
+// A runningCommand is a running command whose output can be read.
+type runningCommand struct {
+	out, errs sharedBuffer
 	code      chan int
 }
 
 // start starts a command.
-func (s *server) start(arguments ...string) *running {
-	r := &running{code: make(chan int, 1)}
+func (s *server) start(arguments ...string) *runningCommand {
+	r := &runningCommand{code: make(chan int, 1)}
 	go func() { r.code <- execute(nil, &r.out, &r.errs, s.arguments(arguments)...) }()
 	return r
 }
 
 // interrupts sends SIGINT to the command, which must wait for it, and returns its exit code.
-func (r *running) interrupts(t *testing.T) int {
+func (r *runningCommand) interrupts(t *testing.T) int {
 	t.Helper()
 	if err := unix.Kill(os.Getpid(), unix.SIGINT); err != nil {
 		t.Fatal(err)
@@ -135,25 +135,25 @@ func (r *running) interrupts(t *testing.T) int {
 	return wait.Receive(t, r.code, "the command ends")
 }
 
-// A shared is a buffer for concurrent use.
-type shared struct {
+// A sharedBuffer is a buffer for concurrent use.
+type sharedBuffer struct {
 	mu   sync.Mutex // guards text
 	text bytes.Buffer
 }
 
-func (b *shared) Write(p []byte) (int, error) {
+func (b *sharedBuffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.Write(p)
 }
 
-func (b *shared) String() string {
+func (b *sharedBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.String()
 }
 
-func (b *shared) has(t *testing.T, text string) {
+func (b *sharedBuffer) has(t *testing.T, text string) {
 	t.Helper()
 	wait.For(t, "the output has "+text, func() bool { return strings.Contains(b.String(), text) })
 }

@@ -208,7 +208,7 @@ func TestQueueCommand(t *testing.T) {
 		}
 	}
 	if out := strings.TrimSpace(s.works("queue", "--json", "--env", "b")); out != "[]" {
-		t.Errorf("for another environment: %s", out)
+		t.Errorf("for another environment: got %s, want []", out)
 	}
 }
 

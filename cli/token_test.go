@@ -41,11 +41,11 @@ func TestTokenAndTenantCommands(t *testing.T) {
 		return ""
 	}
 	if got := quotas(); got != "physics 2 0/20 0 0 0/300 0 0 0 0 0 0" {
-		t.Errorf("what isn't given doesn't stay: %q", got)
+		t.Errorf("what isn't given doesn't stay: got %q, want \"physics 2 0/20 0 0 0/300 0 0 0 0 0 0\"", got)
 	}
 	s.works("tenant", "put", "physics", "--no-quotas", "--waiting", "0")
 	if got := quotas(); got != "physics 2 0 0/0 0 0 0 0 0 0 0 0" {
-		t.Errorf("quotas are left: %q", got)
+		t.Errorf("quotas are left: got %q, want \"physics 2 0 0/0 0 0 0 0 0 0 0 0\"", got)
 	}
 	s.fails("0 to 1000000", "tenant", "put", "physics", "--runners=-1")
 	s.fails("lower-case letters", "tenant", "put", "Physics")

@@ -12,7 +12,6 @@ import (
 
 	"github.com/rockpool/rockpool/cli/command"
 	"github.com/rockpool/rockpool/cli/output"
-	"github.com/rockpool/rockpool/cli/terminal"
 	"github.com/rockpool/rockpool/client"
 )
 
@@ -33,7 +32,7 @@ func (c *topCommand) Run(ctx context.Context, s command.Streams, server client.S
 	if c.Once || c.JSON || c.Output != "table" {
 		return c.Print(s.Out, all, table)
 	}
-	screen, err := terminal.OpenScreen(s.In, s.Out)
+	screen, err := output.OpenScreen(s.In, s.Out)
 	if err != nil {
 		return err
 	}
@@ -146,8 +145,8 @@ func (v *View) rows(all []client.RunningExecution, now time.Time) []row {
 	rows := make([]row, 0, len(all))
 	for _, x := range all {
 		r := row{of: x}
-		if x.Marks.StartedAt != nil {
-			r.elapsed = max(0, now.Sub(*x.Marks.StartedAt))
+		if x.Timestamps.StartedAt != nil {
+			r.elapsed = max(0, now.Sub(*x.Timestamps.StartedAt))
 		}
 		if u := x.UsageNow; u != nil {
 			s := v.sample(x.Id, u)

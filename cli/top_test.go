@@ -70,7 +70,7 @@ func TestTopRefreshes(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = slave.Close(); _ = master.Close() })
-	var shown shared
+	var shown sharedBuffer
 	go func() { // ends with the terminal
 		buffer := make([]byte, 1<<12)
 		for {
@@ -82,7 +82,7 @@ func TestTopRefreshes(t *testing.T) {
 		}
 	}()
 	code := make(chan int, 1)
-	var errs shared
+	var errs sharedBuffer
 	go func() { code <- execute(slave, slave, &errs, s.arguments([]string{"top"})...) }()
 	wait.For(t, "it shows that nothing runs", func() bool { return regexp.MustCompile("0 running").MatchString(shown.String()) })
 	id := s.busy("later")
@@ -99,9 +99,9 @@ func executing(id string, wall, cpu, memory int64) client.RunningExecution {
 	processes := 2
 	return client.RunningExecution{
 		Id: id, EnvironmentId: "python", Tenant: "default", CommandLine: "sh -c x", Labels: []client.Label{{Name: "user", Value: "ada"}},
-		UsageNow: &client.UsageNow{WallMs: wall, UserMs: cpu, Memory: &memory, Processes: &processes, OutputBytes: 1500},
-		Marks:    client.RunningMarks{StartedAt: new(time.Unix(1000, 0))},
-		Runner:   &client.UsedRunner{Usage: &client.RunnerUsage{MemoryLimit: 256 << 20, ProcessLimit: 64}},
+		UsageNow:   &client.UsageNow{WallMs: wall, UserMs: cpu, Memory: &memory, Processes: &processes, OutputBytes: 1500},
+		Timestamps: client.RunningTimestamps{StartedAt: new(time.Unix(1000, 0))},
+		Runner:     &client.UsedRunner{Usage: &client.RunnerUsage{MemoryLimit: 256 << 20, ProcessLimit: 64}},
 	}
 }
 
@@ -127,7 +127,7 @@ func TestCPUUseSinceThePreviousTable(t *testing.T) {
 }
 
 func TestRows(t *testing.T) {
-	silent := client.RunningExecution{Id: "s", EnvironmentId: "shell", Tenant: "default", CommandLine: "cat", Marks: client.RunningMarks{StartedAt: new(time.Unix(1000, 0))}}
+	silent := client.RunningExecution{Id: "s", EnvironmentId: "shell", Tenant: "default", CommandLine: "cat", Timestamps: client.RunningTimestamps{StartedAt: new(time.Unix(1000, 0))}}
 	all := []client.RunningExecution{silent, executing("a", 60_000, 600, 5<<20), executing("b", 61_000, 61_000, 200<<20)}
 	sorted, table := (&View{Sort: "memory"}).Table(all, time.Unix(1090, 0))
 	want := [][]string{

@@ -235,17 +235,17 @@ type Sender = graphql.Client
 // function may call send any number of times. Each call sends the operation once. The function returns
 // the error of the operation.
 func (c *Client) Around(around func(ctx context.Context, send func(context.Context) error) error) Sender {
-	return surrounded{c, around}
+	return wrappedSender{c, around}
 }
 
-// A surrounded is the Sender that Around returns.
-type surrounded struct {
+// A wrappedSender is the Sender that Around returns.
+type wrappedSender struct {
 	client *Client
 	around func(ctx context.Context, send func(context.Context) error) error
 }
 
 // MakeRequest implements Sender.
-func (s surrounded) MakeRequest(ctx context.Context, operation *graphql.Request, answer *graphql.Response) error {
+func (s wrappedSender) MakeRequest(ctx context.Context, operation *graphql.Request, answer *graphql.Response) error {
 	return s.around(ctx, func(ctx context.Context) error { return s.client.MakeRequest(ctx, operation, answer) })
 }
 

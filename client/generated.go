@@ -39,8 +39,8 @@ type AuditEntry struct {
 	Id string `json:"id"`
 	// When the action happened.
 	At time.Time `json:"at"`
-	// The tenant of the object, or of the caller if the caller acts for one tenant. Null: the action is about
-	// the whole server.
+	// The tenant of the object, or of the caller if the caller acts for one tenant. Null means that the action is
+	// about the whole server.
 	Tenant *string `json:"tenant"`
 	// How the caller identified itself: a value of `CallerKind`, or UNKNOWN.
 	ActorKind string `json:"actorKind"`
@@ -134,7 +134,7 @@ type Batch struct {
 	Outcome runtime.BatchOutcome `json:"outcome"`
 	// Its outcome in a sentence. Null until it is FINISHED.
 	Message string `json:"message"`
-	// The runner in which all of it runs. Null: each case has its own runner.
+	// The runner in which all of it runs. Null means that each case has its own runner.
 	RunnerId string `json:"runnerId"`
 	// The environment of its runners.
 	EnvironmentId string `json:"environmentId"`
@@ -324,7 +324,7 @@ type BuildInput struct {
 	Command []string `json:"command"`
 	// A command line. It is passed as one argument to the image's shell.
 	Shell *string `json:"shell"`
-	// The time limit in seconds, 0 to 86400. 0: no limit. Default: the environment's.
+	// The time limit in seconds, 0 to 86400. 0 means no limit. Default: the environment's.
 	TimeLimit *int `json:"timeLimit"`
 	// More limits of the build.
 	Limits *LimitsInput `json:"limits"`
@@ -351,7 +351,7 @@ type Caller struct {
 	Kind CallerKind `json:"kind"`
 	// The name of the token, or of the token that created the grant.
 	Name string `json:"name"`
-	// The tenant for which the caller acts. Null: for all tenants.
+	// The tenant for which the caller acts. Null means all tenants.
 	Tenant *string `json:"tenant"`
 	// The token's role. Null for a grant.
 	Role *Role `json:"role"`
@@ -664,7 +664,7 @@ type CaseInput struct {
 	// How much a number may differ from the expected number, 0 to 1: absolutely, or relative to the expected
 	// number, whichever is more. Only with NUMBERS. Default: 0.000001.
 	Tolerance *float64 `json:"tolerance"`
-	// The time limit in seconds, 0 to 86400. 0: no limit. Default: the batch's, or else the environment's.
+	// The time limit in seconds, 0 to 86400. 0 means no limit. Default: the batch's, or else the environment's.
 	TimeLimit *int `json:"timeLimit"`
 	// More limits of the case. A null limit is that of the batch.
 	Limits *LimitsInput `json:"limits"`
@@ -755,14 +755,14 @@ func (v *ClaimRunnerClaimRunnerClaimRunnerPayloadRunner) GetId() string { return
 type ClaimRunnerInput struct {
 	// The environment from which to claim a runner.
 	EnvironmentId string `json:"environmentId"`
-	// Seconds without use after which the runner is released automatically, 0 to 2592000. 0: never. Default:
+	// Seconds without use after which the runner is released automatically, 0 to 2592000. 0 means never. Default:
 	// 600.
 	InactivityTimeout *int `json:"inactivityTimeout"`
 	// Seconds to wait for a runner if none is idle, 0 to 3600. Waiting callers take turns (see `claimRunner`).
 	// Default: 0, the call fails immediately. With `wait: TICKET` the default is 3600.
 	WaitFor *int `json:"waitFor"`
 	// Makes the call safe to repeat: a text of up to 255 bytes that the caller uses only for this claim.
-	// Empty: none.
+	// Empty means none.
 	IdempotencyKey *string `json:"idempotencyKey"`
 	// The caller's own name for the user of the runner, for example a user and a task. The same holder gets
 	// the same runner while that lives, and a new one afterwards. 1 to 200 bytes without control characters.
@@ -827,8 +827,8 @@ type ClaimRunnerResponse struct {
 	// The last idle runner of a shared environment isn't given to a tenant with several waiting claims while
 	// another runner is being made, for at most one second. So a tenant that comes then needn't wait.
 	//
-	// At most 20,000 claims wait. A tenant gets a place only while it uses fewer places than are still free.
-	// So one tenant alone can use 10,000.
+	// At most 20,000 claims wait. A tenant may add one only while it has fewer
+	// waiting claims than can still be added. So one tenant alone can have 10,000.
 	//
 	// Access: CLIENT.
 	ClaimRunner ClaimRunnerClaimRunnerClaimRunnerPayload `json:"claimRunner"`
@@ -883,8 +883,8 @@ type ClaimTicketResponse struct {
 	// The last idle runner of a shared environment isn't given to a tenant with several waiting claims while
 	// another runner is being made, for at most one second. So a tenant that comes then needn't wait.
 	//
-	// At most 20,000 claims wait. A tenant gets a place only while it uses fewer places than are still free.
-	// So one tenant alone can use 10,000.
+	// At most 20,000 claims wait. A tenant may add one only while it has fewer
+	// waiting claims than can still be added. So one tenant alone can have 10,000.
 	//
 	// Access: CLIENT.
 	ClaimRunner ClaimTicketClaimRunnerClaimRunnerPayload `json:"claimRunner"`
@@ -1376,7 +1376,7 @@ type Environment struct {
 	// The file system that runners start with. `host`: the server machine's own programs, read-only. Otherwise
 	// the name of a container image. The image's digest is pinned when it is named; `pool.image` has it.
 	Image string `json:"image"`
-	// How many idle runners are kept ready. 0: a runner is started only when a claim waits for it.
+	// How many idle runners are kept ready. 0 means that a runner is started only when a claim waits for it.
 	PoolSize int `json:"poolSize"`
 	// The limits of one runner. All programs in it share them.
 	Resources EnvironmentResources `json:"resources"`
@@ -1384,14 +1384,14 @@ type Environment struct {
 	Network EnvironmentNetwork `json:"network"`
 	// The isolation tier of its runners.
 	Isolation runtime.Isolation `json:"isolation"`
-	// The name of the server's runtime (setting `oci-runtimes`) that makes the sandboxes. Empty: the isolation
-	// tier's own.
+	// The name of the server's runtime (setting `oci-runtimes`) that makes the sandboxes. Empty means the
+	// isolation tier's own.
 	Runtime string `json:"runtime"`
 	// Environment variables of every command. A command's own variables replace them.
 	Variables []EnvironmentVariablesVariable `json:"variables"`
-	// The interpreter that each runner loads before it is idle. Null: none.
+	// The interpreter that each runner loads before it is idle. Null means none.
 	Warm *EnvironmentWarm `json:"warm"`
-	// The time limit in seconds of an execution that sets none. 0: no limit.
+	// The time limit in seconds of an execution that sets none. 0 means no limit.
 	DefaultTimeLimit int `json:"defaultTimeLimit"`
 	// The bytes that an execution may print, standard output and standard error together. An execution that
 	// prints more ends with OUTPUT_LIMIT.
@@ -1459,7 +1459,7 @@ type EnvironmentNetwork struct {
 	Allow []string `json:"allow"`
 	// The host names that programs may reach, in addition to `allow`. Other names are not resolved.
 	AllowNames []string `json:"allowNames"`
-	// Megabits per second that one runner may send, and the same that it may receive. 0: the cluster's own
+	// Megabits per second that one runner may send, and the same that it may receive. 0 means the cluster's own
 	// limit.
 	BandwidthMbit int `json:"bandwidthMbit"`
 }
@@ -1714,7 +1714,7 @@ type Execution struct {
 	// The resources that it used. Null until it is FINISHED.
 	Usage *ExecutionUsage `json:"usage"`
 	// The times of its events.
-	Marks ExecutionMarks `json:"marks"`
+	Timestamps ExecutionTimestamps `json:"timestamps"`
 }
 
 // GetId returns Execution.Id, and is useful for accessing the field via an interface.
@@ -1777,14 +1777,14 @@ func (v *Execution) GetComparison() *Comparison { return v.Comparison }
 // GetUsage returns Execution.Usage, and is useful for accessing the field via an interface.
 func (v *Execution) GetUsage() *ExecutionUsage { return v.Usage }
 
-// GetMarks returns Execution.Marks, and is useful for accessing the field via an interface.
-func (v *Execution) GetMarks() ExecutionMarks { return v.Marks }
+// GetTimestamps returns Execution.Timestamps, and is useful for accessing the field via an interface.
+func (v *Execution) GetTimestamps() ExecutionTimestamps { return v.Timestamps }
 
-// ExecutionMarks includes the requested fields of the GraphQL type Marks.
+// ExecutionTimestamps includes the requested fields of the GraphQL type Timestamps.
 // The GraphQL type's documentation follows.
 //
-// The times of an execution's events. Null: it didn't happen, or not yet.
-type ExecutionMarks struct {
+// The times of an execution's events. Null means that the event hasn't happened.
+type ExecutionTimestamps struct {
 	// When the execution was requested.
 	QueuedAt time.Time `json:"queuedAt"`
 	// When it started.
@@ -1795,17 +1795,17 @@ type ExecutionMarks struct {
 	FinishedAt *time.Time `json:"finishedAt"`
 }
 
-// GetQueuedAt returns ExecutionMarks.QueuedAt, and is useful for accessing the field via an interface.
-func (v *ExecutionMarks) GetQueuedAt() time.Time { return v.QueuedAt }
+// GetQueuedAt returns ExecutionTimestamps.QueuedAt, and is useful for accessing the field via an interface.
+func (v *ExecutionTimestamps) GetQueuedAt() time.Time { return v.QueuedAt }
 
-// GetStartedAt returns ExecutionMarks.StartedAt, and is useful for accessing the field via an interface.
-func (v *ExecutionMarks) GetStartedAt() *time.Time { return v.StartedAt }
+// GetStartedAt returns ExecutionTimestamps.StartedAt, and is useful for accessing the field via an interface.
+func (v *ExecutionTimestamps) GetStartedAt() *time.Time { return v.StartedAt }
 
-// GetFirstOutputAt returns ExecutionMarks.FirstOutputAt, and is useful for accessing the field via an interface.
-func (v *ExecutionMarks) GetFirstOutputAt() *time.Time { return v.FirstOutputAt }
+// GetFirstOutputAt returns ExecutionTimestamps.FirstOutputAt, and is useful for accessing the field via an interface.
+func (v *ExecutionTimestamps) GetFirstOutputAt() *time.Time { return v.FirstOutputAt }
 
-// GetFinishedAt returns ExecutionMarks.FinishedAt, and is useful for accessing the field via an interface.
-func (v *ExecutionMarks) GetFinishedAt() *time.Time { return v.FinishedAt }
+// GetFinishedAt returns ExecutionTimestamps.FinishedAt, and is useful for accessing the field via an interface.
+func (v *ExecutionTimestamps) GetFinishedAt() *time.Time { return v.FinishedAt }
 
 // ExecutionUsage includes the requested fields of the GraphQL type Usage.
 // The GraphQL type's documentation follows.
@@ -1971,7 +1971,7 @@ func (v *FileMatch) GetText() *string { return v.Text }
 type FileSearch struct {
 	// The matches, sorted by the elements of their paths, then by line.
 	Matches []FileMatch `json:"matches"`
-	// The bound at which the search ended early. Null: everything was searched.
+	// The bound at which the search ended early. Null means that everything was searched.
 	Limit *FileSearchLimit `json:"limit"`
 	// Number of files and directories that weren't searched completely for another reason: they are binary,
 	// unreadable, or views of the kernel.
@@ -3097,7 +3097,7 @@ func (v *Label) GetValue() string { return v.Value }
 type LabelFilterInput struct {
 	// Its name, 1 to 256 bytes.
 	Name string `json:"name"`
-	// Its value, at most 256 bytes. Null: any value.
+	// Its value, at most 256 bytes. Null means any value.
 	Value *string `json:"value"`
 }
 
@@ -3144,7 +3144,7 @@ type Language struct {
 	Extensions []string `json:"extensions"`
 	// The name of a source file if the caller gives none.
 	FileName string `json:"fileName"`
-	// The template of the command that builds a program. Empty: the language needs no build.
+	// The template of the command that builds a program. Empty means that the language needs no build.
 	Build []string `json:"build"`
 	// The template of the command that runs a program, after the build.
 	Run []string `json:"run"`
@@ -3196,13 +3196,13 @@ func (v *Language) GetLimits() LanguageLimits { return v.Limits }
 //
 // The needs of a language beyond an environment's defaults.
 type LanguageLimits struct {
-	// Memory in MiB. 0: the default is enough.
+	// Memory in MiB. 0 means that the default is enough.
 	MemoryMiB int `json:"memoryMiB"`
-	// Number of processes and threads. 0: the default is enough.
+	// Number of processes and threads. 0 means that the default is enough.
 	Processes int `json:"processes"`
-	// Space in the workspace in MiB. 0: the default is enough.
+	// Space in the workspace in MiB. 0 means that the default is enough.
 	WorkspaceMiB int `json:"workspaceMiB"`
-	// Time limit in seconds that a program may need. 0: the default is enough.
+	// Time limit in seconds that a program may need. 0 means that the default is enough.
 	TimeLimit int `json:"timeLimit"`
 }
 
@@ -3361,7 +3361,7 @@ func (v *LanguageWithVersion) __premarshalJSON() (*__premarshalLanguageWithVersi
 type Lease struct {
 	// When the runner was claimed.
 	ClaimedAt time.Time `json:"claimedAt"`
-	// When the runner is released if no caller uses it before. Null: never. This is stored at most once per
+	// When the runner is released if no caller uses it before. Null means never. This is stored at most once per
 	// tenth of the timeout, so the runner may live that much longer.
 	ExpiresAt *time.Time `json:"expiresAt"`
 	// The number of the claim's version. The first is 1, and each change adds 1.
@@ -3501,7 +3501,7 @@ type LinePage struct {
 	// Whether more lines follow this page.
 	More bool `json:"more"`
 	// The `from` of the next page, now or after more output. If the last line is unfinished, `next` is its
-	// number, and the next page repeats it. Null: the execution has ended, and no lines follow.
+	// number, and the next page repeats it. Null means the execution has ended, and no lines follow.
 	Next int64 `json:"next"`
 }
 
@@ -3580,7 +3580,7 @@ type ListedExecution struct {
 	// The resources that it used. Null until it is FINISHED.
 	Usage *ListedExecutionUsage `json:"usage"`
 	// The times of its events.
-	Marks ListedExecutionMarks `json:"marks"`
+	Timestamps ListedExecutionTimestamps `json:"timestamps"`
 }
 
 // GetId returns ListedExecution.Id, and is useful for accessing the field via an interface.
@@ -3628,14 +3628,14 @@ func (v *ListedExecution) GetComparison() *ListedComparison { return v.Compariso
 // GetUsage returns ListedExecution.Usage, and is useful for accessing the field via an interface.
 func (v *ListedExecution) GetUsage() *ListedExecutionUsage { return v.Usage }
 
-// GetMarks returns ListedExecution.Marks, and is useful for accessing the field via an interface.
-func (v *ListedExecution) GetMarks() ListedExecutionMarks { return v.Marks }
+// GetTimestamps returns ListedExecution.Timestamps, and is useful for accessing the field via an interface.
+func (v *ListedExecution) GetTimestamps() ListedExecutionTimestamps { return v.Timestamps }
 
-// ListedExecutionMarks includes the requested fields of the GraphQL type Marks.
+// ListedExecutionTimestamps includes the requested fields of the GraphQL type Timestamps.
 // The GraphQL type's documentation follows.
 //
-// The times of an execution's events. Null: it didn't happen, or not yet.
-type ListedExecutionMarks struct {
+// The times of an execution's events. Null means that the event hasn't happened.
+type ListedExecutionTimestamps struct {
 	// When the execution was requested.
 	QueuedAt time.Time `json:"queuedAt"`
 	// When it started.
@@ -3646,17 +3646,17 @@ type ListedExecutionMarks struct {
 	FinishedAt *time.Time `json:"finishedAt"`
 }
 
-// GetQueuedAt returns ListedExecutionMarks.QueuedAt, and is useful for accessing the field via an interface.
-func (v *ListedExecutionMarks) GetQueuedAt() time.Time { return v.QueuedAt }
+// GetQueuedAt returns ListedExecutionTimestamps.QueuedAt, and is useful for accessing the field via an interface.
+func (v *ListedExecutionTimestamps) GetQueuedAt() time.Time { return v.QueuedAt }
 
-// GetStartedAt returns ListedExecutionMarks.StartedAt, and is useful for accessing the field via an interface.
-func (v *ListedExecutionMarks) GetStartedAt() *time.Time { return v.StartedAt }
+// GetStartedAt returns ListedExecutionTimestamps.StartedAt, and is useful for accessing the field via an interface.
+func (v *ListedExecutionTimestamps) GetStartedAt() *time.Time { return v.StartedAt }
 
-// GetFirstOutputAt returns ListedExecutionMarks.FirstOutputAt, and is useful for accessing the field via an interface.
-func (v *ListedExecutionMarks) GetFirstOutputAt() *time.Time { return v.FirstOutputAt }
+// GetFirstOutputAt returns ListedExecutionTimestamps.FirstOutputAt, and is useful for accessing the field via an interface.
+func (v *ListedExecutionTimestamps) GetFirstOutputAt() *time.Time { return v.FirstOutputAt }
 
-// GetFinishedAt returns ListedExecutionMarks.FinishedAt, and is useful for accessing the field via an interface.
-func (v *ListedExecutionMarks) GetFinishedAt() *time.Time { return v.FinishedAt }
+// GetFinishedAt returns ListedExecutionTimestamps.FinishedAt, and is useful for accessing the field via an interface.
+func (v *ListedExecutionTimestamps) GetFinishedAt() *time.Time { return v.FinishedAt }
 
 // ListedExecutionUsage includes the requested fields of the GraphQL type Usage.
 // The GraphQL type's documentation follows.
@@ -4112,8 +4112,8 @@ func (v *Port) GetAddress() string { return v.Address }
 type PutEnvironmentInput struct {
 	// 1 to 64 letters, digits, `.`, `_` and `-`. The first character is a letter or a digit.
 	Id string `json:"id"`
-	// The revision that the stored environment must have; otherwise CONFLICT. 0: the environment must not
-	// exist.
+	// The revision that the stored environment must have; otherwise CONFLICT. 0 means that the environment must
+	// not exist.
 	IfRevision *int `json:"ifRevision"`
 	// The tenant that it belongs to. A caller for all tenants may name any; the default is the stored tenant,
 	// or `default`. A caller for one tenant may name only its own. A change of the tenant replaces idle
@@ -4162,7 +4162,7 @@ type PutEnvironmentInput struct {
 	// runner's memory. All executions of one runner share the seed of Python's hashes. A command with
 	// PYTHONHASHSEED doesn't use the loaded interpreter. Default: none.
 	Warm *WarmInput `json:"warm"`
-	// The time limit in seconds of an execution that sets none, 0 to 86400. 0: no limit. Default: 60.
+	// The time limit in seconds of an execution that sets none, 0 to 86400. 0 means no limit. Default: 60.
 	DefaultTimeLimit *int `json:"defaultTimeLimit"`
 	// The bytes that an execution may print, 1024 to 1099511627776. Default: 16777216.
 	OutputLimit *int64 `json:"outputLimit"`
@@ -4303,7 +4303,7 @@ type PutTenantResponse struct {
 func (v *PutTenantResponse) GetPutTenant() PutTenantPutTenantPutTenantPayload { return v.PutTenant }
 
 // The quotas of a tenant, each 0 to 1000000. Those of memory and CPU and those per day are 0 to
-// 1125899906842624. Null: unlimited.
+// 1125899906842624. Null means unlimited.
 type QuotasInput struct {
 	// Maximum number of runners held at the same time.
 	Runners *int `json:"runners"`
@@ -4736,7 +4736,7 @@ type RunInput struct {
 	Variables []VariableInput `json:"variables"`
 	// Text for its standard input, which ends after it. Default: none.
 	Stdin *string `json:"stdin"`
-	// The time limit in seconds, 0 to 86400. 0: no limit. Default: the environment's.
+	// The time limit in seconds, 0 to 86400. 0 means no limit. Default: the environment's.
 	TimeLimit *int `json:"timeLimit"`
 	// The server cancels it if `renewLease` isn't called for this many seconds, 10 to 86400. Call it three
 	// times in each period. After a restart of the server the period begins again. In a batch it applies to
@@ -4920,7 +4920,7 @@ type RunningExecution struct {
 	// slow. A query makes the server measure it. Null unless it is RUNNING, and if the agent doesn't answer.
 	UsageNow *UsageNow `json:"usageNow"`
 	// The times of its events.
-	Marks RunningMarks `json:"marks"`
+	Timestamps RunningTimestamps `json:"timestamps"`
 	// Its runner. Null if the runner is gone.
 	Runner *UsedRunner `json:"runner"`
 }
@@ -4949,28 +4949,28 @@ func (v *RunningExecution) GetLabels() []Label { return v.Labels }
 // GetUsageNow returns RunningExecution.UsageNow, and is useful for accessing the field via an interface.
 func (v *RunningExecution) GetUsageNow() *UsageNow { return v.UsageNow }
 
-// GetMarks returns RunningExecution.Marks, and is useful for accessing the field via an interface.
-func (v *RunningExecution) GetMarks() RunningMarks { return v.Marks }
+// GetTimestamps returns RunningExecution.Timestamps, and is useful for accessing the field via an interface.
+func (v *RunningExecution) GetTimestamps() RunningTimestamps { return v.Timestamps }
 
 // GetRunner returns RunningExecution.Runner, and is useful for accessing the field via an interface.
 func (v *RunningExecution) GetRunner() *UsedRunner { return v.Runner }
 
-// RunningMarks includes the requested fields of the GraphQL type Marks.
+// RunningTimestamps includes the requested fields of the GraphQL type Timestamps.
 // The GraphQL type's documentation follows.
 //
-// The times of an execution's events. Null: it didn't happen, or not yet.
-type RunningMarks struct {
+// The times of an execution's events. Null means that the event hasn't happened.
+type RunningTimestamps struct {
 	// When the execution was requested.
 	QueuedAt time.Time `json:"queuedAt"`
 	// When it started.
 	StartedAt *time.Time `json:"startedAt"`
 }
 
-// GetQueuedAt returns RunningMarks.QueuedAt, and is useful for accessing the field via an interface.
-func (v *RunningMarks) GetQueuedAt() time.Time { return v.QueuedAt }
+// GetQueuedAt returns RunningTimestamps.QueuedAt, and is useful for accessing the field via an interface.
+func (v *RunningTimestamps) GetQueuedAt() time.Time { return v.QueuedAt }
 
-// GetStartedAt returns RunningMarks.StartedAt, and is useful for accessing the field via an interface.
-func (v *RunningMarks) GetStartedAt() *time.Time { return v.StartedAt }
+// GetStartedAt returns RunningTimestamps.StartedAt, and is useful for accessing the field via an interface.
+func (v *RunningTimestamps) GetStartedAt() *time.Time { return v.StartedAt }
 
 // SearchFilesResponse is returned by SearchFiles on success.
 type SearchFilesResponse struct {
@@ -5078,7 +5078,7 @@ type StartExecutionInput struct {
 	// The directory to run in, absolute in the runner or relative to /workspace. Default: the image's working
 	// directory, or /workspace if it has none.
 	WorkingDirectory *string `json:"workingDirectory"`
-	// The time limit in seconds, 0 to 86400. 0: no limit. Default: the environment's.
+	// The time limit in seconds, 0 to 86400. 0 means no limit. Default: the environment's.
 	TimeLimit *int `json:"timeLimit"`
 	// More limits of this execution.
 	Limits *LimitsInput `json:"limits"`
@@ -5101,7 +5101,7 @@ type StartExecutionInput struct {
 	// the batch. Default: none, it runs to its end also without its client.
 	Lease *int `json:"lease"`
 	// Makes the call safe to repeat: a text of up to 255 bytes that the caller uses only for this execution.
-	// Empty: none.
+	// Empty means none.
 	IdempotencyKey *string `json:"idempotencyKey"`
 	// Names and values by which to find the execution, in addition to those of its claim. At most 32 together.
 	// In a batch every execution gets them.
@@ -5253,7 +5253,7 @@ func (v *Tenant) GetQuotas() TenantQuotas { return v.Quotas }
 // TenantQuotas includes the requested fields of the GraphQL type Quotas.
 // The GraphQL type's documentation follows.
 //
-// The quotas of a tenant. Null: unlimited. A request beyond a quota returns QUOTA_EXCEEDED.
+// The quotas of a tenant. Null means unlimited. A request beyond a quota returns QUOTA_EXCEEDED.
 type TenantQuotas struct {
 	// Maximum number of runners held at the same time.
 	Runners *int `json:"runners"`
@@ -5397,10 +5397,10 @@ type Ticket struct {
 	EnvironmentId string `json:"environmentId"`
 	// Its state.
 	State TicketState `json:"state"`
-	// Its position in the queue while it is WAITING. 1 is served next if no other claim comes. Null: not known
-	// yet.
+	// Its position in the queue while it is WAITING. 1 is served next if no other claim comes. It is null
+	// while it is unknown.
 	Position *int `json:"position"`
-	// Estimated wait in milliseconds, at the rate of the last minutes. Null: not known.
+	// Estimated wait in milliseconds, at the rate of the last minutes. Null means unknown.
 	EstimatedWaitMs *float64 `json:"estimatedWaitMs"`
 	// The runner, from CLAIMED on and for as long as the runner exists.
 	Runner *TicketRunner `json:"runner"`
@@ -5501,7 +5501,7 @@ type Token struct {
 	Kind CallerKind `json:"kind"`
 	// Its name, for people.
 	Name string `json:"name"`
-	// The tenant for which its callers act. Null: for all tenants.
+	// The tenant for which its callers act. Null means all tenants.
 	Tenant *string `json:"tenant"`
 	// Its role.
 	Role Role `json:"role"`
@@ -5509,7 +5509,7 @@ type Token struct {
 	CreatedAt time.Time `json:"createdAt"`
 	// The id of the token that created it. Empty if no token did.
 	CreatedBy string `json:"createdBy"`
-	// When it expires. Null: never.
+	// When it expires. Null means never.
 	ExpiresAt *time.Time `json:"expiresAt"`
 	// When it was revoked. Null if it wasn't.
 	RevokedAt *time.Time `json:"revokedAt"`
@@ -5762,10 +5762,10 @@ type WaitingClaim struct {
 	Tenant string `json:"tenant"`
 	// The environment from which a runner is claimed.
 	EnvironmentId string `json:"environmentId"`
-	// Its position in its pool's queue. 1 is served next if no other claim comes. Null: not known yet, or it
+	// Its position in its pool's queue. 1 is served next if no other claim comes. Null means not known yet, or it
 	// waits for room in its tenant's quota of runners.
 	Position *int `json:"position"`
-	// Estimated wait in milliseconds, at the rate of the last minutes. Null: not known.
+	// Estimated wait in milliseconds, at the rate of the last minutes. Null means unknown.
 	EstimatedWaitMs *float64 `json:"estimatedWaitMs"`
 	// When it began to wait.
 	Since time.Time `json:"since"`
@@ -8740,7 +8740,7 @@ query GetExecution ($id: ID!) {
 			bytesWritten
 			outputBytes
 		}
-		marks {
+		timestamps {
 			queuedAt
 			startedAt
 			firstOutputAt
@@ -8811,7 +8811,7 @@ query GetExecutions ($environment: ID, $runner: ID, $states: [ExecutionState!], 
 				bytesWritten
 				outputBytes
 			}
-			marks {
+			timestamps {
 				queuedAt
 				startedAt
 				firstOutputAt
@@ -9434,7 +9434,7 @@ query GetRunning ($environment: ID, $first: Int, $after: String) {
 				peakProcesses
 				outputBytes
 			}
-			marks {
+			timestamps {
 				queuedAt
 				startedAt
 			}

@@ -112,8 +112,8 @@ type FileChange struct {
 	Path *string        `json:"path"` // relative to the watched directory; nil for BEGAN and LOST
 }
 
-// FollowFiles subscribes to the changes in a directory of a runner ("": /workspace) and passes
-// each change to handle, BEGAN first. It returns as [Client.Subscribe] does. Changes between two
+// FollowFiles subscribes to the changes in a directory of a runner, and passes each change to handle,
+// BEGAN first. The empty path means /workspace. It returns as [Client.Subscribe] does. Changes between two
 // subscriptions aren't reported: list the directory after the second subscription's BEGAN.
 func (c *Client) FollowFiles(ctx context.Context, runner, path string, recursive bool, handle func(FileChange) error) error {
 	variables := map[string]any{"runner": runner, "recursive": recursive}

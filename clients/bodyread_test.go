@@ -23,14 +23,14 @@ func TestUnreadBodiesEndTheConnection(t *testing.T) {
 		head, body      string
 		answered, ended time.Duration // since the request was sent
 	}{
-		"nothing came":             {"Content-Length: 10\r\n\r\n", "", restTime, restTime},
-		"a part came":              {"Content-Length: 10\r\n\r\n", "abc", restTime, restTime},
-		"no chunk came":            {"Transfer-Encoding: chunked\r\n\r\n", "", restTime, restTime},
-		"the client waits for 100": {"Content-Length: 10\r\nExpect: 100-continue\r\n\r\n", "", 0, restTime},
-		"the client wants the end": {"Content-Length: 10\r\nConnection: close\r\n\r\n", "", 0, 0},
-		"all of it came":           {"Content-Length: 3\r\n\r\n", "abc", 0, idle},
-		"there is none":            {"\r\n", "", 0, idle},
-		"its length is 0":          {"Content-Length: 0\r\n\r\n", "", 0, idle},
+		"no byte of the body: closed":               {"Content-Length: 10\r\n\r\n", "", restTime, restTime},
+		"part of the body: closed":                  {"Content-Length: 10\r\n\r\n", "abc", restTime, restTime},
+		"no chunk: closed":                          {"Transfer-Encoding: chunked\r\n\r\n", "", restTime, restTime},
+		"Expect 100: answered at once, then closed": {"Content-Length: 10\r\nExpect: 100-continue\r\n\r\n", "", 0, restTime},
+		"Connection close: closed at once":          {"Content-Length: 10\r\nConnection: close\r\n\r\n", "", 0, 0},
+		"whole body: kept open":                     {"Content-Length: 3\r\n\r\n", "abc", 0, idle},
+		"no body: kept open":                        {"\r\n", "", 0, idle},
+		"length 0: kept open":                       {"Content-Length: 0\r\n\r\n", "", 0, idle},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			listener := make(pipes.Listener)
@@ -136,7 +136,7 @@ func TestRefusedBodiesKeepHTTP2Connections(t *testing.T) {
 		}
 		b.Drain()
 		if got := w.Header().Get("Connection"); got != want {
-			t.Errorf("HTTP/%d: %q", major, got)
+			t.Errorf("HTTP/%d: %q, want %q", major, got, want)
 		}
 	}
 }

@@ -1,7 +1,8 @@
 // Package clients limits what clients may use at the server's edge. It counts connections, requests,
 // operations, subscriptions and memory of each peer, of each token and of all together, and refuses
 // what exceeds a limit; nothing waits. It finds the client behind a trusted proxy, and reads bodies
-// within limits of size and time.
+// within limits of size and time. A write to a peer that reads nothing fails (see [GuardedConn]), and a connection
+// ends at a request that a proxy may delimit differently from net/http (see [Listener]).
 //
 // Only the edge (this package, graph/transport and compat) counts the memory of requests. Packages
 // below it return pages of bounded size; see docs/decisions/0063.
@@ -16,7 +17,6 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -49,7 +49,7 @@ const (
 	GrantOperations
 	GrantSubscriptions
 	Bodies
-	Framing // a request with two lengths; see package smuggling
+	Framing // a request with two lengths; see framingReader
 	Fields  // a request with too many header fields
 	bounds  // their number
 )
@@ -250,12 +250,12 @@ func identity(ip netip.Addr) netip.Addr {
 }
 
 // PeerName returns a name that identifies the peer of a request; "" if the server lacks
-// [socket.ConnContext].
+// [ConnContext].
 func PeerName(ctx context.Context) string {
 	if from, ok := clientOf(ctx); ok {
 		return from.peer.name
 	}
-	switch of := socket.Of(ctx).(type) {
+	switch of := ConnOf(ctx).(type) {
 	case *conn:
 		return of.peer.name
 	case net.Conn:
@@ -293,4 +293,21 @@ func (p *Limiter) Usage() Usage {
 func (p *Limiter) refuse(b Bound) error {
 	p.refused[b].Add(1)
 	return runtime.Errorf(runtime.CodeQuotaExceeded, "%s", refusals[b])
+}
+
+// A Life is the lifetime of a server. Work that outlasts its request ends with it.
+type Life struct {
+	Ends  context.Context       // ends when the server begins to stop; nil for a request to a server without a Life
+	Enter func() (leave func()) // registers work that the server must wait for before its engine ends
+}
+
+type lifeKey struct{}
+
+// In returns the context for a request to a server with this life.
+func (l Life) In(ctx context.Context) context.Context { return context.WithValue(ctx, lifeKey{}, l) }
+
+// LifeOf returns the life of a request's server.
+func LifeOf(ctx context.Context) Life {
+	life, _ := ctx.Value(lifeKey{}).(Life)
+	return life
 }

@@ -28,7 +28,7 @@ func TestPeersAreAddressesAndNetworks(t *testing.T) {
 		{&net.UnixAddr{}, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1)}, false},
 	} {
 		if same := identity(addressOf(test.a)) == identity(addressOf(test.b)); same != test.same {
-			t.Errorf("%s and %s: %v", test.a, test.b, same)
+			t.Errorf("%s and %s: %v, want %v", test.a, test.b, same, test.same)
 		}
 	}
 }
@@ -83,7 +83,7 @@ func TestLargeBodiesAreDecodedInTurns(t *testing.T) {
 		}
 		running.Wait()
 		if most != 1 {
-			t.Errorf("%d were decoded at once", most)
+			t.Errorf("%d were decoded at once, want 1", most)
 		}
 	})
 }

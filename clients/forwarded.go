@@ -7,8 +7,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-
-	"github.com/rockpool/rockpool/clients/socket"
 )
 
 // A client is the origin of a request: the peer of its connection, or the client that a trusted
@@ -40,7 +38,7 @@ func (p *Limiter) Handler(next http.Handler) http.Handler {
 		w, end := encrypted(w, r)
 		defer end()
 		boundUnread(w, r)
-		of, ok := socket.Of(r.Context()).(*conn)
+		of, ok := ConnOf(r.Context()).(*conn)
 		if !ok {
 			next.ServeHTTP(w, r)
 			return
@@ -123,12 +121,12 @@ func (p *Limiter) trusts(address netip.Addr) bool {
 
 // ClientAddress returns the address that the request of ctx comes from: that of its connection's
 // peer or, if that is a trusted proxy, of the client that the proxy names. It is zero for a Unix
-// socket, and if the server lacks [socket.ConnContext].
+// socket, and if the server lacks [ConnContext].
 func ClientAddress(ctx context.Context) netip.Addr {
 	if from, ok := clientOf(ctx); ok {
 		return from.address
 	}
-	if conn := socket.Of(ctx); conn != nil {
+	if conn := ConnOf(ctx); conn != nil {
 		return addressOf(conn.RemoteAddr())
 	}
 	return netip.Addr{}

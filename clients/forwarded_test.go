@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/pipes"
 )
@@ -43,7 +42,7 @@ func serve(p *Limiter, conn net.Conn, header http.Header, handle func(r *http.Re
 	r.Header = header
 	w := httptest.NewRecorder()
 	p.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { handle(r) })).
-		ServeHTTP(w, r.WithContext(socket.ConnContext(context.Background(), conn)))
+		ServeHTTP(w, r.WithContext(ConnContext(context.Background(), conn)))
 	return w
 }
 
@@ -81,7 +80,7 @@ func TestOnlyTrustedProxiesNameClients(t *testing.T) {
 		serve(p, conn, test.header, func(r *http.Request) {
 			served = true
 			if got := ClientAddress(r.Context()).String(); got != test.client {
-				t.Errorf("%s %v: the client is %s", test.from, test.header, got)
+				t.Errorf("%s %v: the client is %s, want %s", test.from, test.header, got, test.client)
 			}
 			if got := PeerName(r.Context()); got != "peer "+test.peer {
 				t.Errorf("%s %v: the peer is %s", test.from, test.header, got)
@@ -94,7 +93,7 @@ func TestOnlyTrustedProxiesNameClients(t *testing.T) {
 			t.Errorf("%s: served: %t, %v", test.from, served, err)
 		}
 		if p.Usage().Peers != 0 {
-			t.Errorf("%s: %d peers are known", test.from, p.Usage().Peers)
+			t.Errorf("%s: %d peers are known, want 0", test.from, p.Usage().Peers)
 		}
 	}
 }
@@ -120,10 +119,10 @@ func TestEachClientOfAProxyIsBounded(t *testing.T) {
 			second := p.Reserve(r.Context(), Credential{})
 			defer second.Release()
 			if err := second.Operate(); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
-				t.Errorf("a second operation: %v", err)
+				t.Errorf("a second operation: got %v, want QUOTA_EXCEEDED", err)
 			}
 			if err := second.Grow(1); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
-				t.Errorf("more memory: %v", err)
+				t.Errorf("more memory: got %v, want QUOTA_EXCEEDED", err)
 			}
 		})
 		serve(p, other, by("198.51.100.8"), func(r *http.Request) {
@@ -154,6 +153,6 @@ func TestFurtherRequestsOfAConnectionCountAsConnections(t *testing.T) {
 		within(func() {})
 	})
 	if used := p.Usage().Connections; used != 1 {
-		t.Errorf("%d connections are counted afterwards", used)
+		t.Errorf("%d connections are counted afterwards, want 1", used)
 	}
 }

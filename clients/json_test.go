@@ -2,12 +2,12 @@ package clients
 
 import (
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/refusal"
 )
 
 // TestTextThatADecoderWouldReplaceIsRefused: the error names the field.
@@ -29,10 +29,7 @@ func TestTextThatADecoderWouldReplaceIsRefused(t *testing.T) {
 		`{"a": "` + strings.Repeat("x", maxLocated) + "\xff\"}":  "",
 	} {
 		_, err := Values([]byte(text))
-		var e *runtime.Error
-		if !errors.As(err, &e) || e.Code != runtime.CodeInvalidInput || e.Field != field {
-			t.Errorf("%q: %+v, want the field %q", text, err, field)
-		}
+		refusal.Want(t, err, runtime.CodeInvalidInput, field, text)
 	}
 	for _, text := range []string{`"\ud83d\ude00"`, `"\\ud83d"`, `"\\\\ud83d"`, `"\ufffd"`, `"\ud7ff\ue000"`, "\"\uFFFD\"", `"\u"`, `"\ud8"`, `"\uzzzz"`, `"\\`} {
 		if _, err := Values([]byte(text)); err != nil {

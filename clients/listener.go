@@ -9,13 +9,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/rockpool/rockpool/clients/smuggling"
-	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/runtime"
 )
 
 // Listen returns a listener with the limiter's bounds for its connections. The connections never
-// carry a request with two lengths or too many fields; see [smuggling.Reader].
+// carry a request with two lengths or too many fields; see framingReader.
 func (p *Limiter) Listen(of net.Listener) *Listener {
 	return &Listener{Listener: of, peers: p, turns: make(chan struct{}, maxRefusing), RefuseTime: refuseTime}
 }
@@ -47,13 +45,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 		refused := l.peers.acquireConnection(of)
 		if refused == nil {
 			c := &conn{Conn: accepted, peers: l.peers, peer: of}
-			c.framing.Refused = func(why smuggling.Reason) {
-				refused := Framing
-				if why == smuggling.Fields {
-					refused = Fields
-				}
-				l.peers.refused[refused].Add(1)
-			}
+			c.framing.refused = func(why Bound) { l.peers.refused[why].Add(1) }
 			return c, nil
 		}
 		l.peers.releasePeer(of) // before the peer gets the response
@@ -69,7 +61,7 @@ func (l *Listener) refuse(conn net.Conn, err error) {
 		_ = conn.Close()
 		return
 	}
-	encrypted, isEncrypted := socket.Within[interface{ OnlyHTTP1() }](conn)
+	encrypted, isEncrypted := Within[interface{ OnlyHTTP1() }](conn)
 	if isEncrypted {
 		encrypted.OnlyHTTP1() // the response is HTTP/1
 	}
@@ -99,34 +91,34 @@ type conn struct {
 	net.Conn
 	peers   *Limiter
 	peer    *caller
-	framing smuggling.Reader
+	framing framingReader
 	begun   bool         // something was read
 	streams atomic.Int64 // concurrent requests
 	closed  atomic.Bool
 }
 
-// Unwrap returns the connection itself; see [socket.Within].
+// Unwrap returns the connection itself; see [Within].
 func (c *conn) Unwrap() net.Conn { return c.Conn }
 
 // Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
 	if !c.begun {
 		c.begun = true
-		if encrypted, ok := socket.Within[interface{ HTTP2() bool }](c.Conn); ok && encrypted.HTTP2() {
-			c.framing.Off() // frames of HTTP/2 have one length of a body
+		if encrypted, ok := Within[interface{ HTTP2() bool }](c.Conn); ok && encrypted.HTTP2() {
+			c.framing.off() // frames of HTTP/2 have one length of a body
 		}
 	}
-	return c.framing.Read(c.Conn, p)
+	return c.framing.read(c.Conn, p)
 }
 
 // Hijacked ends the checks of framing, because the connection no longer speaks HTTP.
-func (c *conn) Hijacked() { c.framing.Off() }
+func (c *conn) Hijacked() { c.framing.off() }
 
 // CloseWrite lets net/http send its last response to a peer that is still sending.
 func (c *conn) CloseWrite() error { return closeWrite(c.Conn) }
 
 func closeWrite(conn net.Conn) error {
-	if closer, ok := socket.Within[interface{ CloseWrite() error }](conn); ok {
+	if closer, ok := Within[interface{ CloseWrite() error }](conn); ok {
 		return closer.CloseWrite()
 	}
 	return nil

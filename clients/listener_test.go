@@ -40,7 +40,7 @@ func TestRefusalsDoNotDelayClosing(t *testing.T) {
 		close(from) // nothing accepts connections any longer
 		listener.Wait()
 		if took := time.Since(began); took != refuseTime {
-			t.Errorf("waiting took %v", took)
+			t.Errorf("waiting took %v, want %v", took, refuseTime)
 		}
 		_ = other.SetReadDeadline(time.Now().Add(time.Minute))
 		if _, err := io.Copy(io.Discard, other); err != nil {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 
-	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
 )
@@ -74,7 +73,7 @@ func (p *Limiter) Reserve(ctx context.Context, credential Credential) Reservatio
 	h := Reservation{peers: p, credential: credential}
 	if from, ok := clientOf(ctx); ok {
 		h.peer = from.peer
-	} else if of, ok := socket.Of(ctx).(*conn); ok {
+	} else if of, ok := ConnOf(ctx).(*conn); ok {
 		h.peer = of.peer
 	}
 	return h

@@ -66,11 +66,11 @@ func TestBodies(t *testing.T) {
 		}
 		for _, length := range []int64{100_001, -1} {
 			if got := status(strings.NewReader(strings.Repeat("x", 100_001)), length); got != http.StatusRequestEntityTooLarge {
-				t.Errorf("a large body: %d", got)
+				t.Errorf("a large body: got %d, want %d", got, http.StatusRequestEntityTooLarge)
 			}
 		}
 		if got := status(io.MultiReader(strings.NewReader("x"), broken{}), 10); got != http.StatusBadRequest {
-			t.Errorf("a body that breaks off: %d", got)
+			t.Errorf("a body that breaks off: got %d, want %d", got, http.StatusBadRequest)
 		}
 	})
 }
@@ -145,7 +145,7 @@ func TestSlowBodies(t *testing.T) {
 	// The memory of a body doubles as it arrives: half of it could still be in the kernel's buffers.
 	wait.For(t, "the beginnings have arrived", func() bool { return all.Usage().BodyBytes == 2*(size-clients.FreeBody) })
 	if got := send("first", strings.NewReader(whole)); got != "QUOTA_EXCEEDED" {
-		t.Errorf("a third body of the slow client: %.80q", got)
+		t.Errorf("a third body of the slow client: got %.80q, want QUOTA_EXCEEDED", got)
 	}
 	if got := send("second", strings.NewReader(whole)); got != fmt.Sprint(size) {
 		t.Errorf("another client's: %.80q", got)
@@ -177,15 +177,15 @@ func TestRefusedBodiesAreAnswered(t *testing.T) {
 		status          int
 		answered, ended time.Duration // since it began
 	}{
-		"it stalls":                           {large, "abc", 0, http.StatusRequestTimeout, clients.DefaultSilence, clients.DefaultSilence},
-		"it trickles":                         {large, "", 7 * time.Second, http.StatusRequestTimeout, clients.MaxBodyTime, clients.MaxBodyTime},
-		"it is too long":                      {fmt.Sprintf("Content-Length: %d\r\n\r\n", most+1), "", 0, http.StatusRequestEntityTooLarge, 0, 0},
-		"it is too long, in chunks":           {chunked, chunk(most+1) + "0\r\n\r\n", 0, http.StatusRequestEntityTooLarge, 0, idle},
-		"it is too long, and stalls":          {chunked, chunk(most + 1), 0, http.StatusRequestEntityTooLarge, rest, rest},
-		"it finds no memory":                  {large, strings.Repeat("x", 90_000), 0, http.StatusServiceUnavailable, 0, idle},
-		"it finds no memory, and stalls":      {large, strings.Repeat("x", 60_000), 0, http.StatusServiceUnavailable, rest, rest},
-		"it finds no memory, and trickles":    {large, strings.Repeat("x", 60_000), 300 * time.Millisecond, http.StatusServiceUnavailable, rest, rest},
-		"a chunk finds no memory, and stalls": {chunked, chunk(60_000), 0, http.StatusServiceUnavailable, rest, rest},
+		"stalled body: 408 after the silence":                   {large, "abc", 0, http.StatusRequestTimeout, clients.DefaultSilence, clients.DefaultSilence},
+		"trickling body: 408 after the body's time":             {large, "", 7 * time.Second, http.StatusRequestTimeout, clients.MaxBodyTime, clients.MaxBodyTime},
+		"long body: 413 at once":                                {fmt.Sprintf("Content-Length: %d\r\n\r\n", most+1), "", 0, http.StatusRequestEntityTooLarge, 0, 0},
+		"long body in chunks: 413, then idle":                   {chunked, chunk(most+1) + "0\r\n\r\n", 0, http.StatusRequestEntityTooLarge, 0, idle},
+		"long body that stalls: 413, then closed":               {chunked, chunk(most + 1), 0, http.StatusRequestEntityTooLarge, rest, rest},
+		"no memory: 503, then idle":                             {large, strings.Repeat("x", 90_000), 0, http.StatusServiceUnavailable, 0, idle},
+		"no memory, stalled body: 503, then closed":             {large, strings.Repeat("x", 60_000), 0, http.StatusServiceUnavailable, rest, rest},
+		"no memory, trickling body: 503, then closed":           {large, strings.Repeat("x", 60_000), 300 * time.Millisecond, http.StatusServiceUnavailable, rest, rest},
+		"no memory for a chunk, stalled body: 503, then closed": {chunked, chunk(60_000), 0, http.StatusServiceUnavailable, rest, rest},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			bounds := clients.Bounds{Bodies: 10 * most, TokenBodies: 10 * most}
@@ -206,7 +206,7 @@ func TestRefusedBodiesAreAnswered(t *testing.T) {
 				_, err := io.WriteString(client, "POST /test/ HTTP/1.1\r\nHost: x\r\nX-Token: a\r\n"+test.head+test.body)
 				synctest.Wait()
 				if used := all.Usage().BodyBytes; used != 0 {
-					t.Errorf("%s: %d bytes are held", name, used)
+					t.Errorf("%s: %d bytes are held, want 0", name, used)
 				}
 				for err == nil && test.every > 0 {
 					time.Sleep(test.every)

@@ -115,7 +115,7 @@ type callerKey struct{}
 func Outlasting(ctx context.Context) (_ context.Context, release func()) {
 	caller, _ := ctx.Value(callerKey{}).(identity.Caller)
 	lasting, unbind := caller.Bind(access.Alone(ctx))
-	life, _ := ctx.Value(lifeKey{}).(Life)
+	life := clients.LifeOf(ctx)
 	if life.Ends == nil {
 		return lasting, unbind
 	}
@@ -124,18 +124,6 @@ func Outlasting(ctx context.Context) (_ context.Context, release func()) {
 	stop := context.AfterFunc(life.Ends, func() { end(context.Cause(life.Ends)) })
 	return lasting, func() { stop(); end(nil); unbind(); leave() }
 }
-
-// A Life is the lifetime of a server. Work that outlasts its request ends with it.
-type Life struct {
-	Ends  context.Context       // ends when the server begins to stop
-	Enter func() (leave func()) // registers work that the server must wait for before its engine ends
-}
-
-// A lifeKey is the key of a Life in a request's context.
-type lifeKey struct{}
-
-// In returns the context for a request to a server with this life.
-func (l Life) In(ctx context.Context) context.Context { return context.WithValue(ctx, lifeKey{}, l) }
 
 // Mount adds the routes of APIs to mux. Their requests are counted in counts. It returns the methods
 // of the routes, and the headers of the APIs' clients.

@@ -39,10 +39,10 @@ func (d *testAPI) Register(services Services, routes *Routes) {
 	})))
 }
 
-type testCallers struct{ book *identity.Registry }
+type testCallers struct{ registry *identity.Registry }
 
 func (c testCallers) Known(_ *http.Request, text string) (identity.Caller, error) {
-	return c.book.Authenticate(text)
+	return c.registry.Authenticate(text)
 }
 
 // A request counts as an operation from before its body is read until it is answered. A DELETE is
@@ -75,7 +75,7 @@ func TestRequestsAreOperations(t *testing.T) {
 	}
 	_ = to.Close()
 	if got := <-first; got != http.StatusOK {
-		t.Errorf("the first is answered with %d", got)
+		t.Errorf("the first is answered with %d, want %d", got, http.StatusOK)
 	}
 	if got := request(http.MethodPost, "one", strings.NewReader("")); got != http.StatusOK || all.Usage().Operations != 0 {
 		t.Errorf("afterwards: %d, %+v", got, all.Usage())
@@ -84,9 +84,9 @@ func TestRequestsAreOperations(t *testing.T) {
 
 func TestRequestsAreAuthenticatedAndCounted(t *testing.T) {
 	const token = "a token of enough characters"
-	book := identity.New(identity.Config{FirstToken: token, Key: make([]byte, 32), Logger: zap.NewNop()})
+	registry := identity.New(identity.Config{FirstToken: token, Key: make([]byte, 32), Logger: zap.NewNop()})
 	mux, api, counts := http.NewServeMux(), new(testAPI), new(Counts)
-	Mount(mux, Services{}, testCallers{book}, counts, api)
+	Mount(mux, Services{}, testCallers{registry}, counts, api)
 	request := func(id, shown string) (status int) {
 		r := httptest.NewRequest(http.MethodGet, "/test/"+id, nil)
 		r.Header.Set("X-Token", shown)
@@ -104,7 +104,7 @@ func TestRequestsAreAuthenticatedAndCounted(t *testing.T) {
 		want      int
 	}{{"one", token, 200}, {"two", token, 200}, {"missing", token, 404}, {"one", "wrong", 401}, {"one", "", 401}, {"panic", token, 0}} {
 		if got := request(test.id, test.shown); got != test.want {
-			t.Errorf("%+v is answered with %d", test, got)
+			t.Errorf("%+v is answered with %d, want %d", test, got, test.want)
 		}
 	}
 	if api.called.Role != access.Admin || api.called.API != "test" {

@@ -47,7 +47,7 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 		c := valid(t)
 		test.spoil(&c)
 		if err := c.Check(); err == nil || !strings.Contains(err.Error(), test.says) {
-			t.Errorf("%s: %v", test.name, err)
+			t.Errorf("%s: got %v, want %q", test.name, err, test.says)
 		}
 	}
 }
@@ -309,12 +309,12 @@ func TestLocalURL(t *testing.T) {
 	} {
 		c := Config{Listen: listen}
 		if got := c.LocalURL(); got != want {
-			t.Errorf("%s: %q", listen, got)
+			t.Errorf("%s: got %q, want %q", listen, got, want)
 		}
 	}
 	c := Config{Listen: ":443", TLS: TLS{Cert: "server.pem"}}
 	if got := c.LocalURL(); got != "https://127.0.0.1:443" {
-		t.Errorf("with TLS: %q", got)
+		t.Errorf("with TLS: got %q, want \"https://127.0.0.1:443\"", got)
 	}
 }
 

@@ -96,20 +96,20 @@ func (e *Error) Error() string {
 
 // At returns an error that names where the value is from: the flag, the variable, or the file's line.
 func (e *Error) At(selected *kong.Context, file File) error {
-	place := "the default of --" + e.Flag
+	source := "the default of --" + e.Flag
 	variable := "ROCKPOOL_" + strings.ToUpper(strings.ReplaceAll(e.Flag, "-", "_"))
 	if s, set := file.values[e.Flag]; set {
-		place = fmt.Sprintf("%s:%d: %s", file.Path, s.line, e.Flag)
+		source = fmt.Sprintf("%s:%d: %s", file.Path, s.line, e.Flag)
 	}
 	if _, set := os.LookupEnv(variable); set {
-		place = variable
+		source = variable
 	}
 	for _, part := range selected.Path {
 		if part.Flag != nil && part.Flag.Name == e.Flag && !part.Resolved {
-			place = "--" + e.Flag
+			source = "--" + e.Flag
 		}
 	}
-	return fmt.Errorf("%s is %q, but must be %s", place, e.Value, e.Allowed)
+	return fmt.Errorf("%s is %q, but must be %s", source, e.Value, e.Allowed)
 }
 
 // readLanguages reads the recipes of the languages.

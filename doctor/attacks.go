@@ -33,10 +33,10 @@ func (c *Command) runAttacks(ctx context.Context, settings config.Config, s comm
 	defer os.RemoveAll(files)
 	kept := settings.Data
 	settings.Images.Files = files
-	var place attack.Target
+	var target attack.Target
 	around, err := OfferWorld(ctx, &settings)
 	if err != nil {
-		place.NoNetwork = err.Error()
+		target.NoNetwork = err.Error()
 	} else {
 		defer func() { _ = around.Close() }()
 	}
@@ -49,17 +49,17 @@ func (c *Command) runAttacks(ctx context.Context, settings config.Config, s comm
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(s.Err, "rockpool: "+format+"\n", args...) }
 	var report attack.Report
 	err = private.Run(ctx, settings, zap.NewNop(), say, func(ctx context.Context, srv *server.Server) error {
-		target := srv.Client()
-		defer target.CloseIdle()
+		caller := srv.Client()
+		defer caller.CloseIdle()
 		class, number := attack.Class(""), 0
 		progress("%d attacks, isolation tier %s\n", len(rows), c.Isolation)
 		if around != nil {
 			if tried := tryNetwork(ctx, srv); tried.Status == health.Warn {
-				place.NoNetwork = tried.Message
+				target.NoNetwork = tried.Message
 			}
 		}
 		var err error
-		report, err = AttackServer(ctx, srv.Config(), target, around, runtime.Isolation(c.Isolation), rows, place, func(r attack.Result) {
+		report, err = AttackServer(ctx, srv.Config(), caller, around, runtime.Isolation(c.Isolation), rows, target, func(r attack.Result) {
 			if r.Class != class {
 				class = r.Class
 				progress("\n%s\n", class)
@@ -137,7 +137,7 @@ func verdictOf(r attack.Report) string {
 // AttackServer runs attacks on a server on this machine with these settings. Nothing else may use
 // the server. around is the simulated network around the runners, or nil. AttackServer calls
 // report with each result.
-func AttackServer(ctx context.Context, settings config.Config, target *client.Client, around *world.World, tier runtime.Isolation, rows []attack.Attack, place attack.Target, report func(attack.Result)) (attack.Report, error) {
+func AttackServer(ctx context.Context, settings config.Config, caller *client.Client, around *world.World, tier runtime.Isolation, rows []attack.Attack, target attack.Target, report func(attack.Result)) (attack.Report, error) {
 	machine, err := newAttackMachine(settings, around)
 	if err != nil {
 		return attack.Report{}, err
@@ -146,15 +146,15 @@ func AttackServer(ctx context.Context, settings config.Config, target *client.Cl
 	if err := os.MkdirAll(settings.Images.Files, 0o700); err != nil {
 		return attack.Report{}, err
 	}
-	machine.bait.Share = cmp.Or(place.Bait.Share, machine.bait.Share)
-	place.Server, place.Tier, place.Outside, place.Bait, place.Images = target, tier, machine, machine.bait, settings.Images.Files
+	machine.bait.Share = cmp.Or(target.Bait.Share, machine.bait.Share)
+	target.Server, target.Tier, target.Outside, target.Bait, target.Images = caller, tier, machine, machine.bait, settings.Images.Files
 	if _, err := os.Stat("/usr/bin/python3"); err != nil {
-		place.NoPython = "this machine has no /usr/bin/python3"
+		target.NoPython = "this machine has no /usr/bin/python3"
 	}
-	if around == nil && place.NoNetwork == "" {
-		place.NoNetwork = "the simulated network is missing"
+	if around == nil && target.NoNetwork == "" {
+		target.NoNetwork = "the simulated network is missing"
 	}
-	return attack.Run(ctx, place, rows, report)
+	return attack.Run(ctx, target, rows, report)
 }
 
 // Record returns the part of a report that the server shows in its health.

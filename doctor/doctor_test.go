@@ -114,7 +114,7 @@ func TestJudgeShared(t *testing.T) {
 	for _, test := range []struct {
 		pattern string
 		most    uint64
-		want    health.Status // "": no finding
+		want    health.Status // "" means no finding
 	}{
 		{"core", 0, ""},
 		{"/var/crash/%e", 1 << 40, ""},

@@ -16,10 +16,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/agent/cmd/proc"
 	"github.com/rockpool/rockpool/local/host"
 	"github.com/rockpool/rockpool/local/sandbox"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
-	"github.com/rockpool/rockpool/local/thread"
 	"github.com/rockpool/rockpool/local/uids"
 	"github.com/rockpool/rockpool/runtime/health"
 )
@@ -102,7 +102,7 @@ func inMounts(try func(dir string) error) func(context.Context) (string, error) 
 			return "", err
 		}
 		defer os.RemoveAll(dir)
-		thread.Do(func() {
+		proc.OnThread(func() {
 			if err = unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS); err != nil {
 				return
 			}

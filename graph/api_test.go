@@ -159,7 +159,7 @@ func TestLeavingWatchersEndTheirGoroutines(t *testing.T) {
 	wait.For(t, "the watchers' goroutines end", func() bool { return goleak.Find(before) == nil })
 	var x struct{ Execution struct{ State string } }
 	if b.send(`query($id: ID!) { execution(id: $id) { state } }`, in{"id": id}, &x); x.Execution.State != "RUNNING" {
-		t.Errorf("it is %s", x.Execution.State)
+		t.Errorf("it is %s, want RUNNING", x.Execution.State)
 	}
 	b.send(`mutation($id: ID!) { cancelExecution(id: $id) { execution { id } } }`, in{"id": id}, &struct{}{})
 }

@@ -68,7 +68,7 @@ func TestChangesAreInTheAuditLog(t *testing.T) {
 	b.sendAs(testToken, `mutation { putTenant(input: {id: "chemistry"}) { created } }`)
 	admin := func(tenant runtime.TenantID) string {
 		t.Helper()
-		_, secret, err := b.book.CreateToken(t.Context(), access.Server(), identity.NewToken{Kind: access.KindToken, Name: "admin", Role: access.Admin, Tenant: tenant})
+		_, secret, err := b.registry.CreateToken(t.Context(), access.Server(), identity.NewToken{Kind: access.KindToken, Name: "admin", Role: access.Admin, Tenant: tenant})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +108,7 @@ func TestNewTenantSeesNothingOfADeletedNamesake(t *testing.T) {
 	if a := b.sendAs(testToken, put); a.code() != nil {
 		t.Fatalf("%+v", a.Errors)
 	}
-	_, secret, err := b.book.CreateToken(t.Context(), access.Server(), identity.NewToken{Kind: access.KindToken, Name: "admin", Role: access.Admin, Tenant: "physics"})
+	_, secret, err := b.registry.CreateToken(t.Context(), access.Server(), identity.NewToken{Kind: access.KindToken, Name: "admin", Role: access.Admin, Tenant: "physics"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,8 +130,8 @@ func TestNewTenantSeesNothingOfADeletedNamesake(t *testing.T) {
 	if a := b.sendAs(testToken, del); a.code() != nil {
 		t.Fatalf("%+v", a.Errors)
 	}
-	if a := b.sendAs(testToken, put); a.code() != "CONFLICT" || !strings.Contains(a.Errors[0].Message, "a deleted tenant physics") {
-		t.Errorf("%+v", a.Errors)
+	if a := b.sendAs(testToken, put); a.code() != "CONFLICT" {
+		t.Errorf("got %+v, want CONFLICT", a.Errors)
 	}
 }
 

@@ -295,7 +295,7 @@ func TestInvalidBatchesAreRefused(t *testing.T) {
 		`mutation($id: ID!) { cancelBatch(id: $id) { batch { id } } }`:           "BATCH_NOT_FOUND",
 	} {
 		if code, _ := b.send(query, in{"id": "none"}, nil); code != want {
-			t.Errorf("%s: %v", query, code)
+			t.Errorf("%s: got %v, want %v", query, code, want)
 		}
 	}
 	for query, want := range map[string]string{

@@ -3,7 +3,7 @@ package graph
 import (
 	"net/http"
 
-	"github.com/rockpool/rockpool/clients/socket"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/compat"
 	"github.com/rockpool/rockpool/graph/download"
 	"github.com/rockpool/rockpool/graph/transport"
@@ -39,10 +39,10 @@ func TestMain(m *testing.M) {
 
 // A bed is the API over an engine with a fake cluster and a real store.
 type bed struct {
-	t      testing.TB
-	url    string
-	engine *engine.Engine
-	book   *identity.Registry
+	t        testing.TB
+	url      string
+	engine   *engine.Engine
+	registry *identity.Registry
 }
 
 func newBed(t testing.TB) bed {
@@ -63,7 +63,7 @@ type site struct {
 	Version                      string
 	NoIntrospection              bool
 	AllowedHosts, AllowedOrigins []string
-	Book                         *identity.Registry
+	Registry                     *identity.Registry
 	Started                      <-chan struct{}
 	Languages                    *language.Set
 	Compat, DisabledCompat       []compat.API
@@ -77,13 +77,13 @@ type site struct {
 func (s site) handler(eng *engine.Engine) http.Handler {
 	known := eng != nil
 	if !known {
-		eng = engine.New(clustertest.NewFake(), nil, engine.Config{Logger: zap.NewNop(), Callers: s.Book})
+		eng = engine.New(clustertest.NewFake(), nil, engine.Config{Logger: zap.NewNop(), Callers: s.Registry})
 	}
 	if s.Languages == nil {
 		s.Languages = language.Default()
 	}
 	measured, links := versions.New(&eng.Services, s.Languages), download.NewLinks(nil)
-	admission := &routes.Admission{Registry: s.Book, Failed: eng.FailureRecorder()}
+	admission := &routes.Admission{Registry: s.Registry, Failed: eng.FailureRecorder()}
 	s.Admit = admission.Admit
 	settings, starting := s.WithDefaults(), transport.Starting{Over: s.Started}
 	options := routes.Options{
@@ -101,7 +101,7 @@ func (s site) handler(eng *engine.Engine) http.Handler {
 	return &routes.Gate{Hosts: s.AllowedHosts, Origins: s.AllowedOrigins, Open: open, Logger: s.Logger, Next: routes.New(options)}
 }
 
-// bedOptions are a site, and the first administrator's token; "": none is required.
+// bedOptions are a site, and the first administrator's token; "" means none is required.
 type bedOptions struct {
 	site
 	Token string
@@ -111,8 +111,8 @@ type bedOptions struct {
 	free   func(ctx context.Context, id runtime.TenantID) error
 }
 
-// book returns a book with the token, over a store; nil: without storage.
-func (o bedOptions) book(t testing.TB, db *store.Store) *identity.Registry {
+// newRegistry returns a registry with the token, over a store. Without a store it keeps nothing.
+func (o bedOptions) newRegistry(t testing.TB, db *store.Store) *identity.Registry {
 	t.Helper()
 	config := identity.Config{FirstToken: o.Token, Open: o.Token == "", Key: make([]byte, 32), Logger: zap.NewNop(), Free: o.free}
 	if o.quotas != nil {
@@ -122,11 +122,11 @@ func (o bedOptions) book(t testing.TB, db *store.Store) *identity.Registry {
 		return identity.New(config)
 	}
 	config.Store = db
-	book := identity.New(config)
-	if err := book.Load(t.Context()); err != nil {
+	registry := identity.New(config)
+	if err := registry.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return book
+	return registry
 }
 
 func newBedWith(t testing.TB, cluster runtime.Cluster, fake *clustertest.Fake, options bedOptions) bed {
@@ -143,8 +143,8 @@ func newBedWith(t testing.TB, cluster runtime.Cluster, fake *clustertest.Fake, o
 	}
 	var eng *engine.Engine
 	options.free = func(ctx context.Context, id runtime.TenantID) error { return eng.FreeTenant(ctx, id) }
-	options.Book = options.book(t, db)
-	eng = engine.New(cluster, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop(), Alert: options.Alert, Quotas: options.quotas, Callers: options.Book, Audit: log})
+	options.Registry = options.newRegistry(t, db)
+	eng = engine.New(cluster, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop(), Alert: options.Alert, Quotas: options.quotas, Callers: options.Registry, Audit: log})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
 	go func() { ended <- eng.Run(ctx) }()
@@ -152,7 +152,7 @@ func newBedWith(t testing.TB, cluster runtime.Cluster, fake *clustertest.Fake, o
 	<-eng.Restored()
 	server := httptest.NewUnstartedServer(options.handler(eng))
 	server.Config.BaseContext = func(net.Listener) context.Context { return ctx }
-	server.Config.ConnContext = socket.ConnContext
+	server.Config.ConnContext = clients.ConnContext
 	server.Start()
 	t.Cleanup(func() {
 		stop()
@@ -162,7 +162,7 @@ func newBedWith(t testing.TB, cluster runtime.Cluster, fake *clustertest.Fake, o
 		}
 	})
 	t.Cleanup(func() { stop(); <-ended; <-ended })
-	return bed{t, server.URL, eng, options.Book}
+	return bed{t, server.URL, eng, options.Registry}
 }
 
 // send sends an operation with the variables "in" and "id", and decodes its data into out. It

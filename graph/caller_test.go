@@ -13,7 +13,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/rockpool/rockpool/clients/socket"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/clustertest"
@@ -177,7 +177,7 @@ func TestCallersArePeersOrWebSockets(t *testing.T) {
 		r := httptest.NewRequest(http.MethodPost, "/graphql", nil)
 		r.RemoteAddr = address
 		r.Header.Set("Upgrade", upgrade)
-		return callerOf(all.named(r.WithContext(socket.ConnContext(r.Context(), from{address: address}))))
+		return callerOf(all.named(r.WithContext(clients.ConnContext(r.Context(), from{address: address}))))
 	}
 	for _, test := range []struct {
 		a, b, upgrade string

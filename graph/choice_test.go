@@ -24,7 +24,7 @@ func TestExactlyOneOfSeveralFieldsIsRequired(t *testing.T) {
 	for _, test := range []struct {
 		mutation string
 		input    in
-		field    any // nil: the input is valid
+		field    any // nil means the input is valid
 	}{
 		{"startExecution", start(in{"command": []any{"true"}, "shell": "true"}), "command"},
 		{"startExecution", start(in{"command": []any{}, "shell": "true"}), "command"},

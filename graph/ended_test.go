@@ -42,13 +42,13 @@ func newBoundedHolder(t *testing.T, firstToken string, bounds clients.Bounds) ho
 	b := newBedWith(t, lowFake{fake}, fake, bedOptions{Token: firstToken, site: site{Settings: transport.Settings{Peers: known}}})
 	h := holder{world: &world{bed: b, t: t, schema: schema()}, peers: known}
 	if firstToken == "" {
-		_, _, err := h.book.PutTenant(t.Context(), "physics", nil, nil)
+		_, _, err := h.registry.PutTenant(t.Context(), "physics", nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return h
 	}
-	if _, _, err := h.book.PutTenant(t.Context(), "physics", nil, nil); err != nil {
+	if _, _, err := h.registry.PutTenant(t.Context(), "physics", nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	o := h.make("physics")
@@ -83,7 +83,7 @@ func (h holder) checkEnd(shown, says string, queries []string, end func()) {
 	var all sync.WaitGroup
 	check := func(what string, text string, err error) {
 		if err != nil || !strings.Contains(text, `"UNAUTHENTICATED"`) || !strings.Contains(text, says) {
-			t.Errorf("%s ended with %s, %v", what, text, err)
+			t.Errorf("%s ended with %s, %v, want UNAUTHENTICATED: %s", what, text, err, says)
 		}
 	}
 	begun := int64(0)
@@ -135,7 +135,7 @@ func (h holder) checkEnd(shown, says string, queries []string, end func()) {
 				check("an operation of the WebSocket", string(m.Payload), nil)
 			case err == nil: // an event
 			case websocket.CloseStatus(err) != 4403 || !strings.Contains(err.Error(), says):
-				t.Errorf("the WebSocket ended with %v", err)
+				t.Errorf("the WebSocket ended with %v, want 4403: %s", err, says)
 				return
 			default:
 				return
@@ -152,8 +152,8 @@ func (h holder) checkEnd(shown, says string, queries []string, end func()) {
 func TestRevokedTokenEndsItsOperations(t *testing.T) {
 	h := newHolder(t, testToken)
 	token, text := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
-	h.checkEnd(text, "the token was revoked", []string{longPoll, following, claiming, watching}, func() {
-		if _, err := h.book.RevokeToken(t.Context(), access.Server(), token.ID, false); err != nil {
+	h.checkEnd(text, "revoked", []string{longPoll, following, claiming, watching}, func() {
+		if _, err := h.registry.RevokeToken(t.Context(), access.Server(), token.ID, false); err != nil {
 			t.Error(err)
 		}
 	})
@@ -163,8 +163,8 @@ func TestRevokedTokenEndsItsOperations(t *testing.T) {
 func TestGrantEndsWithItsToken(t *testing.T) {
 	h := newHolder(t, testToken)
 	token, text := h.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
-	h.checkEnd(h.granted(text, time.Hour), "the token was revoked", []string{longPoll, following}, func() {
-		if _, err := h.book.RevokeToken(t.Context(), access.Server(), token.ID, false); err != nil {
+	h.checkEnd(h.granted(text, time.Hour), "revoked", []string{longPoll, following}, func() {
+		if _, err := h.registry.RevokeToken(t.Context(), access.Server(), token.ID, false); err != nil {
 			t.Error(err)
 		}
 	})
@@ -173,11 +173,11 @@ func TestGrantEndsWithItsToken(t *testing.T) {
 // granted returns a grant to watch the holder's execution.
 func (h holder) granted(token string, life time.Duration) string {
 	h.t.Helper()
-	known, err := h.book.Authenticate(token)
+	known, err := h.registry.Authenticate(token)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	text, _, err := h.book.Sign(known.Principal, access.Grant{Execution: runtime.ExecutionID(h.execution), Rights: []access.Right{access.Watch}}, life)
+	text, _, err := h.registry.Sign(known.Principal, access.Grant{Execution: runtime.ExecutionID(h.execution), Rights: []access.Right{access.Watch}}, life)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func (h holder) expires(t *testing.T, says string, lasting func(life time.Durati
 				continue
 			}
 			if websocket.CloseStatus(err) != 4403 || !strings.Contains(err.Error(), says) {
-				t.Errorf("it ended with %v after %s", err, last)
+				t.Errorf("it ended with %v after %s, want 4403: %s", err, last, says)
 			}
 			return
 		}
@@ -227,8 +227,8 @@ func (h holder) expires(t *testing.T, says string, lasting func(life time.Durati
 // When the first token is created, callers without one lose their access.
 func TestFirstTokenEndsAnonymousAccess(t *testing.T) {
 	h := newHolder(t, "")
-	h.checkEnd("", "requires tokens", []string{watching}, func() {
-		_, _, err := h.book.CreateToken(t.Context(), access.Anonymous(), identity.NewToken{Kind: access.KindToken, Name: "first", Role: access.Admin, AllTenants: true})
+	h.checkEnd("", "tokens", []string{watching}, func() {
+		_, _, err := h.registry.CreateToken(t.Context(), access.Anonymous(), identity.NewToken{Kind: access.KindToken, Name: "first", Role: access.Admin, AllTenants: true})
 		if err != nil {
 			t.Error(err)
 		}
@@ -321,7 +321,7 @@ func TestSignedAddressEndsWithItsToken(t *testing.T) {
 		Runner    struct{ File struct{ DownloadURL string } }
 	}
 	h.mustSendAs(text, `query($x: ID!, $r: ID!) { execution(id: $x) { outputUrl } runner(id: $r) { file(path: "a.txt") { downloadUrl } } }`, in{"x": h.execution, "r": h.own.runner}, &out)
-	known, _ := h.book.Authenticate(other)
+	known, _ := h.registry.Authenticate(other)
 	addresses := []string{out.Execution.OutputURL, out.Runner.File.DownloadURL}
 	status := func(address, shown string) int {
 		t.Helper()
@@ -341,27 +341,27 @@ func TestSignedAddressEndsWithItsToken(t *testing.T) {
 			address, shown string
 			status         int
 		}{
-			"as it is":             {address, "", 200},
-			"beside other names":   {address, "Basic dTpw", 200}, // from a proxy
-			"of another token":     {strings.Replace(address, token.ID, known.ID, 1), "", 403},
-			"of no token":          {strings.Replace(address, "&token="+token.ID, "", 1), "", 403},
-			"of another object":    {strings.Replace(address, h.execution, string(runtime.NewExecutionID()), 1), "", map[bool]int{true: 403, false: 200}[strings.Contains(address, h.execution)]},
-			"with a bad signature": {address + "x", "Bearer " + text, 200},
+			"unchanged: 200":          {address, "", 200},
+			"other credentials: 200":  {address, "Basic dTpw", 200}, // from a proxy
+			"another token's id: 403": {strings.Replace(address, token.ID, known.ID, 1), "", 403},
+			"no token's id: 403":      {strings.Replace(address, "&token="+token.ID, "", 1), "", 403},
+			"another object's id":     {strings.Replace(address, h.execution, string(runtime.NewExecutionID()), 1), "", map[bool]int{true: 403, false: 200}[strings.Contains(address, h.execution)]},
+			"bad signature: 403":      {address + "x", "Bearer " + text, 200},
 		} {
-			if what == "with a bad signature" {
+			if what == "bad signature: 403" {
 				test.address, test.status = strings.Replace(address, "signature=", "signature=x", 1), 403
 			}
 			if got := status(test.address, test.shown); got != test.status {
-				t.Errorf("%s, %s: %d", address, what, got)
+				t.Errorf("%s, %s: %d, want %d", address, what, got, test.status)
 			}
 		}
 	}
-	if _, err := h.book.RevokeToken(t.Context(), access.Server(), token.ID, false); err != nil {
+	if _, err := h.registry.RevokeToken(t.Context(), access.Server(), token.ID, false); err != nil {
 		t.Fatal(err)
 	}
 	for _, address := range addresses {
 		if got := status(address, ""); got != 401 {
-			t.Errorf("%s after its token: %d", address, got)
+			t.Errorf("%s after its token: %d, want 401", address, got)
 		}
 	}
 }

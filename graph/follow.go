@@ -96,7 +96,7 @@ func (f *follower) executionEvents(ctx context.Context, op *graphql.OperationCon
 		}
 		return event, encoded, err
 	}
-	return s.start(ctx, op, f, followed{resolver: f.resolver, events: s.events}), nil
+	return s.start(ctx, op, f, streamResolver{resolver: f.resolver, events: s.events}), nil
 }
 
 // fileChanges opens a stream of changes of a runner's files.
@@ -117,17 +117,17 @@ func (f *follower) fileChanges(ctx context.Context, op *graphql.OperationContext
 		change, err = watch.Next(ctx)
 		return change, transport.Message{}, err
 	}
-	return s.start(ctx, op, f, followed{resolver: f.resolver, changes: s.events}), nil
+	return s.start(ctx, op, f, streamResolver{resolver: f.resolver, changes: s.events}), nil
 }
 
-// followed are the resolvers of one stream. Its executionEvents or fileChanges are the stream's events.
-type followed struct {
+// streamResolver are the resolvers of one stream. Its executionEvents or fileChanges are the stream's events.
+type streamResolver struct {
 	*resolver
 	events  <-chan model.ExecutionEvent
 	changes <-chan runtime.FileChange
 }
 
-func (f followed) Subscription() generated.SubscriptionResolver {
+func (f streamResolver) Subscription() generated.SubscriptionResolver {
 	return subscription(f)
 }
 
@@ -156,7 +156,7 @@ type eventStream[E any] struct {
 }
 
 // start connects the stream with an executor whose resolvers return the stream's events.
-func (s *eventStream[E]) start(ctx context.Context, op *graphql.OperationContext, f *follower, resolvers followed) *eventStream[E] {
+func (s *eventStream[E]) start(ctx context.Context, op *graphql.OperationContext, f *follower, resolvers streamResolver) *eventStream[E] {
 	s.respond, _ = newExecutor(f.presenter, generated.Config{Resolvers: resolvers}).DispatchOperation(ctx, op)
 	return s
 }

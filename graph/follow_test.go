@@ -49,7 +49,7 @@ var output = events.Event{
 func encodedByExecutor(t *testing.T, query string, event events.Event) map[string]any {
 	t.Helper()
 	events := make(chan model.ExecutionEvent, 1)
-	exec := newExecutor(transport.Presenter{}, generated.Config{Resolvers: followed{resolver: &resolver{}, events: events}})
+	exec := newExecutor(transport.Presenter{}, generated.Config{Resolvers: streamResolver{resolver: &resolver{}, events: events}})
 	ctx := graphql.StartOperationTrace(t.Context())
 	op, errs := exec.CreateOperationContext(ctx, &graphql.RawParams{Query: query})
 	if errs != nil {

@@ -27,7 +27,7 @@ func served(t *testing.T, options site) (url string, logs *observer.ObservedLogs
 	if options.AllowedHosts == nil {
 		options.AllowedHosts = []string{"127.0.0.1", "localhost"}
 	}
-	options.Book = bedOptions{}.book(t, nil)
+	options.Registry = bedOptions{}.newRegistry(t, nil)
 	server := httptest.NewServer(options.handler(nil))
 	t.Cleanup(server.Close)
 	return server.URL, logs
@@ -170,7 +170,7 @@ func TestBodiesAreLimited(t *testing.T) {
 		}
 		response.Body.Close()
 		if response.StatusCode != status {
-			t.Errorf("%d bytes, chunked: %d", size, response.StatusCode)
+			t.Errorf("%d bytes, chunked: %d, want %d", size, response.StatusCode, status)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// follows subscribes to the holder's execution. It returns the refusal; "": the subscription runs
+// follows subscribes to the holder's execution. It returns the refusal; "" means the subscription runs
 // until the test ends.
 func (h holder) follows(shown string) string {
 	h.t.Helper()
@@ -41,7 +41,7 @@ func TestEachGrantHasSeparateLimits(t *testing.T) {
 	one := h.granted(token, time.Hour)
 	for what, shown := range map[string]string{"a grant": one, "another one": h.granted(token, time.Hour), "its token": token} {
 		if refused := h.follows(shown); refused != "" {
-			t.Errorf("%s: %s", what, refused)
+			t.Errorf("%s: got %s, want \"\"", what, refused)
 		}
 	}
 	wait.For(t, "all follow", func() bool { return h.engine.Callers.Usage(runtime.Tenant{ID: "physics"}).Subscriptions.Used == 3 })
@@ -50,7 +50,7 @@ func TestEachGrantHasSeparateLimits(t *testing.T) {
 			t.Errorf("%s again: %q", what, refused)
 		}
 	}
-	if _, _, err := h.book.PutTenant(t.Context(), "physics", nil, &runtime.Quotas{Subscriptions: ptr(3)}); err != nil {
+	if _, _, err := h.registry.PutTenant(t.Context(), "physics", nil, &runtime.Quotas{Subscriptions: ptr(3)}); err != nil {
 		t.Fatal(err)
 	}
 	if refused := h.follows(h.granted(token, time.Hour)); !strings.Contains(refused, `"quota":"subscriptions"`) {

@@ -73,7 +73,7 @@ func Handler(o Options) http.Handler {
 	exec.SetDisableSuggestion(o.NoIntrospection)
 	exec.Use(documentLimits{documents})
 	exec.Use(schema)
-	exec.Use(starting{o.Starting})
+	exec.Use(startingExtension{o.Starting})
 	if !o.NoIntrospection {
 		exec.Use(extension.Introspection{})
 	}
@@ -143,17 +143,17 @@ func callerOf(ctx context.Context) string {
 	return name
 }
 
-// starting is a gqlgen extension for a server that responds before it has restored its state, for
+// startingExtension is a gqlgen extension for a server that responds before it has restored its state, for
 // example because it waits for its cluster. It serves health and version immediately. Other
 // operations wait for a while, then fail with CLUSTER_UNAVAILABLE.
-type starting struct{ transport.Starting }
+type startingExtension struct{ transport.Starting }
 
-func (starting) ExtensionName() string { return "Starting" }
+func (startingExtension) ExtensionName() string { return "Starting" }
 
-func (starting) Validate(graphql.ExecutableSchema) error { return nil }
+func (startingExtension) Validate(graphql.ExecutableSchema) error { return nil }
 
 // MutateOperationContext implements graphql.OperationContextMutator.
-func (s starting) MutateOperationContext(ctx context.Context, op *graphql.OperationContext) *gqlerror.Error {
+func (s startingExtension) MutateOperationContext(ctx context.Context, op *graphql.OperationContext) *gqlerror.Error {
 	if knownAtStart(op.Operation) {
 		return nil
 	}

@@ -47,7 +47,7 @@ func TestOperationsAreChargedForTheirOutput(t *testing.T) {
 		t.Errorf("with its text there are %d chunks, and the end is among them: %t", len(text.Chunks), text.End)
 	}
 	if code, _ := b.send(`{ runners(first: 1000) { nodes { id state environmentId } } }`, nil, nil); code != "QUOTA_EXCEEDED" {
-		t.Errorf("4001 fields: %v", code)
+		t.Errorf("4001 fields: got %v, want QUOTA_EXCEEDED", code)
 	}
 }
 

@@ -16,9 +16,9 @@ type operation struct {
 	name   string
 	kind   ast.Operation
 	rules  []access.Operation
-	about  string             // the kind of its object; "": it has none
+	about  string             // the kind of its object; "" means it has none
 	args   func(o *things) in // by name
-	answer string             // the selection; "": it returns a scalar
+	answer string             // the selection; "" means it returns a scalar
 	spends bool               // it changes the object, so that it can't be called again
 	taken  bool               // the id of another tenant's object is CONFLICT, since all tenants share the ids
 	forms  bool               // it needs a multipart request

@@ -24,10 +24,10 @@ func tenanted(t *testing.T, quotas runtime.Quotas) (b bed, client http.Header) {
 	t.Helper()
 	fake := clustertest.NewFake()
 	b = newBedWith(t, fake, fake, bedOptions{Token: testToken})
-	if _, _, err := b.book.PutTenant(t.Context(), "physics", nil, &quotas); err != nil {
+	if _, _, err := b.registry.PutTenant(t.Context(), "physics", nil, &quotas); err != nil {
 		t.Fatal(err)
 	}
-	_, secret, err := b.book.CreateToken(t.Context(), access.Server(), identity.NewToken{Kind: access.KindToken, Name: "client", Role: access.Client, Tenant: "physics"})
+	_, secret, err := b.registry.CreateToken(t.Context(), access.Server(), identity.NewToken{Kind: access.KindToken, Name: "client", Role: access.Client, Tenant: "physics"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestSubscriptionsHaveAQuota(t *testing.T) {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusTooManyRequests {
-		t.Errorf("status %d", response.StatusCode)
+		t.Errorf("status %d, want %d", response.StatusCode, http.StatusTooManyRequests)
 	}
 }
 
@@ -273,11 +273,11 @@ func TestListsFilterByTenant(t *testing.T) {
 		}
 		ended <- err
 	}()
-	_, manager, err := b.book.CreateToken(t.Context(), access.Server(), identity.NewToken{Kind: access.KindToken, Name: "manager", Role: access.Admin, Tenant: "physics"})
+	_, manager, err := b.registry.CreateToken(t.Context(), access.Server(), identity.NewToken{Kind: access.KindToken, Name: "manager", Role: access.Admin, Tenant: "physics"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, other, err := b.book.CreateToken(t.Context(), access.Server(), identity.NewToken{Kind: access.KindToken, Name: "other", Role: access.Admin})
+	_, other, err := b.registry.CreateToken(t.Context(), access.Server(), identity.NewToken{Kind: access.KindToken, Name: "other", Role: access.Admin})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -335,7 +335,7 @@ func TestListsFilterByTenant(t *testing.T) {
 	}
 	leave()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("the claim was answered: %v", err)
+		t.Errorf("the claim was answered: got %v, want %v", err, context.Canceled)
 	}
 	for { // until it no longer waits
 		if _, total := waiting(testToken, ""); total == 0 {

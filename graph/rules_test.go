@@ -39,7 +39,7 @@ var reachedBy = map[string]string{
 	"Cluster": "cluster and drainCluster", "Capacity": "Cluster", "Draining": "Cluster", "TaskEvent": "Runner.events and Cluster.taskEvents",
 	"Evaluation": "Cluster", "Shortage": "Evaluation", "Allocation": "Cluster",
 	"Runner": "runner, runners, runnerEvents and claimRunner", "RunnerEvent": "runnerEvents", "Claim": "Runner", "Label": "Claim and Execution", "Loaded": "Runner", "RunnerUsage": "Runner", "PortMapping": "Runner", "File": "Runner.files", "FileSearch": "Runner.searchFiles", "FileMatch": "FileSearch", "FileChange": "fileChanges",
-	"Execution": "execution, executions and what starts them", "OutputComparison": "Execution", "OutputDifference": "OutputComparison", "Usage": "Execution", "UsageNow": "Execution", "Marks": "Execution", "OutputPage": "Execution.output", "OutputChunk": "OutputPage", "OutputLinePage": "Execution.lines", "OutputLine": "OutputLinePage",
+	"Execution": "execution, executions and what starts them", "OutputComparison": "Execution", "OutputDifference": "OutputComparison", "Usage": "Execution", "UsageNow": "Execution", "Timestamps": "Execution", "OutputPage": "Execution.output", "OutputChunk": "OutputPage", "OutputLinePage": "Execution.lines", "OutputLine": "OutputLinePage",
 	"ExecutionEvent": "executionEvents and BatchExecutionEvent", "ExecutionStarted": "ExecutionEvent", "ExecutionOutput": "ExecutionEvent", "ExecutionOutputLost": "ExecutionEvent", "ExecutionResized": "ExecutionEvent", "ExecutionFinished": "ExecutionEvent",
 	"Batch": "batch, batches and what starts them", "BatchCase": "Batch", "BatchEvent": "batchEvents", "BatchExecutionEvent": "BatchEvent", "BatchFinished": "BatchEvent",
 	"Health": "health", "Attacks": "health", "ComponentHealth": "health",

@@ -10,8 +10,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/request"
-	"github.com/rockpool/rockpool/runtime/tenantusage"
 	"github.com/rockpool/rockpool/runtime/ticket"
+	"github.com/rockpool/rockpool/runtime/usage"
 )
 
 func (r query) Runners(ctx context.Context, env *string, states []runtime.RunnerState, heldBy *string, labels []runtime.LabelFilter, from, to *time.Time, first *int, after *string, newestFirst *bool) (model.RunnerConnection, error) {
@@ -138,7 +138,7 @@ func (r query) WaitingClaims(ctx context.Context, tenant, env *string, first *in
 	}
 	filter := request.Waiting{Tenant: only, EnvironmentID: runtime.EnvironmentID(orZero(env))}
 	found, total, err := r.engine.Runners.Waiting(ctx, filter, page.First+1, page.After)
-	return model.LoadedPage(found, func(c tenantusage.WaitingClaim) string { return c.ID }, page, total), err
+	return model.LoadedPage(found, func(c usage.WaitingClaim) string { return c.ID }, page, total), err
 }
 
 func (r tickets) Runner(ctx context.Context, of *ticket.Ticket) (*runtime.Runner, error) {

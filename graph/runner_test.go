@@ -25,18 +25,18 @@ func TestRunnersAreReturnedInPages(t *testing.T) {
 		arguments string
 		want      []string
 	}{
-		"oldest first":      {`environmentId: "a"`, claimed},
-		"newest first":      {`environmentId: "a", newestFirst: true`, backwards},
-		"a label's text":    {`heldBy: "COURSE=alg"`, claimed[:2]},
-		"its part":          {`heldBy: "phys"`, claimed[2:]},
-		"a label":           {`labels: [{name: "course", value: "algebra"}]`, claimed[1:2]},
-		"a label's name":    {`labels: [{name: "course"}], newestFirst: true`, backwards},
-		"two labels":        {`labels: [{name: "course", value: "algebra"}, {name: "x"}]`, nil},
-		"a time":            {`labels: [{name: "course"}], from: "2020-01-01T00:00:00Z", to: "2999-01-01T00:00:00Z"`, claimed},
-		"another time":      {`to: "2020-01-01T00:00:00Z"`, nil},
-		"nobody's":          {`heldBy: "chemistry"`, nil},
-		"any, idle or held": {`environmentId: "a", heldBy: ""`, claimed},
-		"all at once":       {`environmentId: "a", states: [CLAIMED], heldBy: "al", newestFirst: true`, backwards[1:]},
+		"oldest first":              {`environmentId: "a"`, claimed},
+		"newest first":              {`environmentId: "a", newestFirst: true`, backwards},
+		"a label's text":            {`heldBy: "COURSE=alg"`, claimed[:2]},
+		"part of a label's text":    {`heldBy: "phys"`, claimed[2:]},
+		"a label":                   {`labels: [{name: "course", value: "algebra"}]`, claimed[1:2]},
+		"a label's name":            {`labels: [{name: "course"}], newestFirst: true`, backwards},
+		"two labels":                {`labels: [{name: "course", value: "algebra"}, {name: "x"}]`, nil},
+		"a time":                    {`labels: [{name: "course"}], from: "2020-01-01T00:00:00Z", to: "2999-01-01T00:00:00Z"`, claimed},
+		"another time":              {`to: "2020-01-01T00:00:00Z"`, nil},
+		"text of no runner":         {`heldBy: "chemistry"`, nil},
+		"empty text: idle and held": {`environmentId: "a", heldBy: ""`, claimed},
+		"all filters":               {`environmentId: "a", states: [CLAIMED], heldBy: "al", newestFirst: true`, backwards[1:]},
 	} {
 		var got []string
 		for after := "null"; ; {

@@ -15,8 +15,8 @@ import (
 	"github.com/rockpool/rockpool/test/clustertest"
 )
 
-// telling is a fake cluster that reports its scheduling.
-type telling struct {
+// reportingCluster is a fake cluster that reports its scheduling.
+type reportingCluster struct {
 	*clustertest.Fake
 	evaluations      []runtime.Evaluation
 	allocations      []runtime.Allocation
@@ -24,14 +24,14 @@ type telling struct {
 	allocationFilter runtime.AllocationFilter
 }
 
-var _ engine.Scheduler = (*telling)(nil)
+var _ engine.Scheduler = (*reportingCluster)(nil)
 
-func (c *telling) Evaluations(_ context.Context, f runtime.EvaluationFilter) ([]runtime.Evaluation, int, error) {
+func (c *reportingCluster) Evaluations(_ context.Context, f runtime.EvaluationFilter) ([]runtime.Evaluation, int, error) {
 	c.evaluationFilter = f
 	return c.evaluations[:min(f.Limit, len(c.evaluations))], len(c.evaluations), nil
 }
 
-func (c *telling) Allocations(_ context.Context, f runtime.AllocationFilter) ([]runtime.Allocation, int, error) {
+func (c *reportingCluster) Allocations(_ context.Context, f runtime.AllocationFilter) ([]runtime.Allocation, int, error) {
 	c.allocationFilter = f
 	return c.allocations[:min(f.Limit, len(c.allocations))], len(c.allocations), nil
 }
@@ -46,7 +46,7 @@ const schedulingQuery = `query($first: Int, $after: String) { cluster {
 
 func TestSchedulingOfTheCluster(t *testing.T) {
 	at := func(ms int) time.Time { return time.UnixMilli(int64(1_800_000_000_000 + ms)) }
-	c := &telling{
+	c := &reportingCluster{
 		Fake: clustertest.NewFake(),
 		evaluations: []runtime.Evaluation{
 			{ID: "3", Type: runtime.EvaluationCollect, Priority: 1, Trigger: runtime.TriggerInterval, Status: runtime.EvaluationComplete, CreatedAt: at(0), DequeuedAt: at(5), EndedAt: at(7)},
@@ -162,7 +162,7 @@ func TestUnreportedSchedulingIsEmpty(t *testing.T) {
 // A value that the cluster doesn't report is null.
 func TestClusterHasTheLargestRunner(t *testing.T) {
 	fake := clustertest.NewFake()
-	c := &fitting{Fake: fake}
+	c := &fixedStatusCluster{Fake: fake}
 	b := newBedOver(t, c, fake)
 	for _, test := range []struct {
 		is   runtime.ClusterStatus
@@ -186,10 +186,12 @@ func TestClusterHasTheLargestRunner(t *testing.T) {
 	}
 }
 
-// fitting is a cluster with a fixed status.
-type fitting struct {
+// fixedStatusCluster is a cluster with a fixed status.
+type fixedStatusCluster struct {
 	*clustertest.Fake
 	status runtime.ClusterStatus
 }
 
-func (c *fitting) Status(context.Context) (runtime.ClusterStatus, error) { return c.status, nil }
+func (c *fixedStatusCluster) Status(context.Context) (runtime.ClusterStatus, error) {
+	return c.status, nil
+}

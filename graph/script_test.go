@@ -137,7 +137,7 @@ func TestStoredScriptsInNames(t *testing.T) {
 	const name = "<script>alert(1)</script>\u202etxt"
 	made := create(name).Data["createToken"].(in)
 	if got := made["token"].(in)["name"]; got != name {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want %q", got, name)
 	}
 	b.sendAs(made["secret"].(string), `mutation { releaseRunner(id: "none") { released } }`)
 	got, _ := json.Marshal(b.sendAs(testToken, `{ auditLog(action: "releaseRunner") { nodes { actorName } } }`).Data)

@@ -153,7 +153,7 @@ type caller struct {
 	object string         // of a grant: its kind
 }
 
-// refusal returns the code by the rules; "": the caller may.
+// refusal returns the code by the rules; "" means the caller may.
 func (c caller) refusal(ops []access.Operation) string {
 	order := []access.Role{access.Observer, access.Client, access.Operator, access.Admin}
 	for _, op := range ops {
@@ -201,7 +201,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	w := &world{bed: newBedOfTenants(t), t: t, schema: schema(), sockets: map[string]*socketCaller{}, grants: map[string]string{}}
 	for _, tenant := range []runtime.TenantID{"physics", "chemistry"} {
-		if _, _, err := w.book.PutTenant(t.Context(), tenant, nil, nil); err != nil {
+		if _, _, err := w.registry.PutTenant(t.Context(), tenant, nil, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -212,7 +212,7 @@ func newWorld(t *testing.T) *world {
 		w.token("an "+string(role)+" for all", identity.NewToken{Role: role, AllTenants: true})
 	}
 	_, text := w.newToken(identity.NewToken{Role: access.Client, Tenant: "physics"})
-	known, err := w.book.Authenticate(text)
+	known, err := w.registry.Authenticate(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +230,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) newToken(in identity.NewToken) (access.Token, string) {
 	w.t.Helper()
 	in.Kind, in.Name = access.KindToken, "test"
-	token, text, err := w.book.CreateToken(w.t.Context(), access.Server(), in)
+	token, text, err := w.registry.CreateToken(w.t.Context(), access.Server(), in)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -252,7 +252,7 @@ func (w *world) grant(name, object string, rights ...access.Right) {
 		}
 		of := name + w.own.runner
 		if w.grants[of] == "" {
-			text, _, err := w.book.Sign(w.maker, g, time.Hour)
+			text, _, err := w.registry.Sign(w.maker, g, time.Hour)
 			if err != nil {
 				w.t.Fatal(err)
 			}

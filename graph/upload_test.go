@@ -59,18 +59,18 @@ func TestUploadFileWritesTheFilesOfAForm(t *testing.T) {
 	ab := [2]string{"map", `{"0": ["variables.a"], "1": ["variables.b"]}`}
 	for name, test := range map[string]struct {
 		form  form
-		sizes [2]any // of the written files; nil: refused
+		sizes [2]any // of the written files; nil means refused
 		error string // in the first error's message
 	}{
-		"two files":          {form{operations(two, runner, none), ab, {"0", "x"}, {"1", "yy"}}, [2]any{1.0, 2.0}, ""},
-		"an empty one":       {form{operations(two, runner, none), ab, {"0", ""}, {"1", "yy"}}, [2]any{0.0, 2.0}, ""},
-		"another part first": {form{operations(two, runner, none), ab, {"note", "zzz"}, {"0", "x"}, {"note", ""}, {"1", "yy"}, {"note", "z"}}, [2]any{1.0, 2.0}, ""},
-		"map in other order": {form{operations(two, runner, none), {"map", `{"1": ["variables.b"], "0": ["variables.a"]}`}, {"0", "x"}, {"1", "yy"}}, [2]any{1.0, 2.0}, ""},
-		"files swapped":      {form{operations(two, runner, none), ab, {"1", "yy"}, {"0", "x"}}, [2]any{1.0, nil}, "in the order of the fields that use them"},
-		"second is missing":  {form{operations(two, runner, none), ab, {"0", "x"}}, [2]any{1.0, nil}, `no part of this name`},
-		"one file for two":   {form{operations(two, runner, none), {"map", `{"0": ["variables.a", "variables.b"]}`}, {"0", "x"}}, [2]any{1.0, nil}, "used by another field already"},
-		"first goes wrong":   {form{operations(strings.Replace(two, `"a"`, `""`, 1), runner, none), ab, {"0", strings.Repeat("x", 100_000)}, {"1", "yy"}}, [2]any{nil, 2.0}, "must be 1 to"},
-		"a field is skipped": {form{operations(strings.Replace(two, "first:", "first: uploadFile(runnerId: \"RUNNER\", path: \"a\", file: $b) @skip(if: true) { file { path } } third:", 1), runner, none), ab, {"0", "x"}, {"1", "yy"}}, [2]any{nil, 2.0}, ""},
+		"two files":               {form{operations(two, runner, none), ab, {"0", "x"}, {"1", "yy"}}, [2]any{1.0, 2.0}, ""},
+		"an empty one":            {form{operations(two, runner, none), ab, {"0", ""}, {"1", "yy"}}, [2]any{0.0, 2.0}, ""},
+		"another part first":      {form{operations(two, runner, none), ab, {"note", "zzz"}, {"0", "x"}, {"note", ""}, {"1", "yy"}, {"note", "z"}}, [2]any{1.0, 2.0}, ""},
+		"map in other order":      {form{operations(two, runner, none), {"map", `{"1": ["variables.b"], "0": ["variables.a"]}`}, {"0", "x"}, {"1", "yy"}}, [2]any{1.0, 2.0}, ""},
+		"files swapped":           {form{operations(two, runner, none), ab, {"1", "yy"}, {"0", "x"}}, [2]any{1.0, nil}, "in the order"},
+		"second is missing":       {form{operations(two, runner, none), ab, {"0", "x"}}, [2]any{1.0, nil}, "no part"},
+		"one file for two fields": {form{operations(two, runner, none), {"map", `{"0": ["variables.a", "variables.b"]}`}, {"0", "x"}}, [2]any{1.0, nil}, "another field"},
+		"first goes wrong":        {form{operations(strings.Replace(two, `"a"`, `""`, 1), runner, none), ab, {"0", strings.Repeat("x", 100_000)}, {"1", "yy"}}, [2]any{nil, 2.0}, "1 to"},
+		"a field is skipped":      {form{operations(strings.Replace(two, "first:", "first: uploadFile(runnerId: \"RUNNER\", path: \"a\", file: $b) @skip(if: true) { file { path } } third:", 1), runner, none), ab, {"0", "x"}, {"1", "yy"}}, [2]any{nil, 2.0}, ""},
 	} {
 		got := test.form.send(t, b.url, nil)
 		size := func(field string) any {
@@ -88,7 +88,7 @@ func TestUploadFileWritesTheFilesOfAForm(t *testing.T) {
 			t.Errorf("%s: %d %v %v", name, got.Status, got.Data, got.Errors)
 		}
 		if test.error == "" && len(got.Errors) > 0 || test.error != "" && (got.code() != "INVALID_INPUT" || !strings.Contains(got.Errors[0].Message, test.error)) {
-			t.Errorf("%s: %v", name, got.Errors)
+			t.Errorf("%s: got %v, want INVALID_INPUT with %q", name, got.Errors, test.error)
 		}
 	}
 }
@@ -108,30 +108,30 @@ func TestInvalidFormsAreRefused(t *testing.T) {
 		status int
 		code   string
 	}{
-		"nothing":             {form{}, 400, "INVALID_INPUT"},
-		"no map":              {form{one}, 400, "INVALID_INPUT"},
-		"map first":           {form{null, one, file}, 400, "INVALID_INPUT"},
-		"file before map":     {form{one, file, null}, 400, "INVALID_INPUT"},
-		"a batch":             {form{{"operations", "[" + one[1] + "]"}, {"map", `{"0": ["0.variables.file"]}`}, file}, 400, "INVALID_INPUT"},
-		"operations no JSON":  {form{{"operations", "{"}, null, file}, 400, "INVALID_INPUT"},
-		"map no JSON":         {form{one, {"map", "{"}, file}, 400, "INVALID_INPUT"},
-		"map a list":          {form{one, {"map", `["variables.file"]`}, file}, 400, "INVALID_INPUT"},
-		"map of texts":        {form{one, {"map", `{"0": "variables.file"}`}, file}, 400, "INVALID_INPUT"},
-		"no such variable":    {form{one, {"map", `{"0": ["variables.none"]}`}, file}, 400, "INVALID_INPUT"},
-		"beside variables":    {form{one, {"map", `{"0": ["query"]}`}, file}, 400, "INVALID_INPUT"},
-		"all variables":       {form{one, {"map", `{"0": ["variables"]}`}, file}, 400, "INVALID_INPUT"},
-		"below a null":        {form{one, {"map", `{"0": ["variables.file.x"]}`}, file}, 400, "INVALID_INPUT"},
-		"two files for one":   {form{one, {"map", `{"0": ["variables.file"], "1": ["variables.file"]}`}, file}, 400, "INVALID_INPUT"},
-		"not a null":          {form{operations(oneUpload, "r", in{"file": "x"}), null, file}, 400, "INVALID_INPUT"},
-		"outside a list":      {form{operations(oneUpload, "r", in{"file": []any{nil}}), {"map", `{"0": ["variables.file.1"]}`}, file}, 400, "INVALID_INPUT"},
-		"a negative index":    {form{operations(oneUpload, "r", in{"file": []any{nil}}), {"map", `{"0": ["variables.file.-1"]}`}, file}, 400, "INVALID_INPUT"},
-		"no variables":        {form{operations(oneUpload, "r", nil), null, file}, 400, "INVALID_INPUT"},
-		"too many files":      {form{one, {"map", strings.ReplaceAll(string(tooMany), "null", "[]")}}, 400, "LIMIT_EXCEEDED"},
-		"operations too long": {form{{one[0], one[1] + long}, null, file}, 413, "LIMIT_EXCEEDED"},
-		"map too long":        {form{one, {"map", null[1] + long}, file}, 413, "LIMIT_EXCEEDED"},
-		"not a file's place":  {form{operations(`mutation($file: ID!) { releaseRunner(id: $file) { released } }`, "", in{"file": nil}), null, file}, 200, "INVALID_INPUT"},
-		"null is left":        {form{one, {"map", `{}`}}, 200, "INVALID_INPUT"},
-		"a subscription":      {form{operations(`subscription { poolStatus { idle } }`, "", in{"file": nil}), null, file}, 200, "INVALID_INPUT"},
+		"empty form":               {form{}, 400, "INVALID_INPUT"},
+		"no map":                   {form{one}, 400, "INVALID_INPUT"},
+		"map first":                {form{null, one, file}, 400, "INVALID_INPUT"},
+		"file before map":          {form{one, file, null}, 400, "INVALID_INPUT"},
+		"a batch":                  {form{{"operations", "[" + one[1] + "]"}, {"map", `{"0": ["0.variables.file"]}`}, file}, 400, "INVALID_INPUT"},
+		"operations no JSON":       {form{{"operations", "{"}, null, file}, 400, "INVALID_INPUT"},
+		"map no JSON":              {form{one, {"map", "{"}, file}, 400, "INVALID_INPUT"},
+		"map a list":               {form{one, {"map", `["variables.file"]`}, file}, 400, "INVALID_INPUT"},
+		"map of texts":             {form{one, {"map", `{"0": "variables.file"}`}, file}, 400, "INVALID_INPUT"},
+		"unknown variable":         {form{one, {"map", `{"0": ["variables.none"]}`}, file}, 400, "INVALID_INPUT"},
+		"beside variables":         {form{one, {"map", `{"0": ["query"]}`}, file}, 400, "INVALID_INPUT"},
+		"all variables":            {form{one, {"map", `{"0": ["variables"]}`}, file}, 400, "INVALID_INPUT"},
+		"below a null":             {form{one, {"map", `{"0": ["variables.file.x"]}`}, file}, 400, "INVALID_INPUT"},
+		"two files for one":        {form{one, {"map", `{"0": ["variables.file"], "1": ["variables.file"]}`}, file}, 400, "INVALID_INPUT"},
+		"variable that isn't null": {form{operations(oneUpload, "r", in{"file": "x"}), null, file}, 400, "INVALID_INPUT"},
+		"outside a list":           {form{operations(oneUpload, "r", in{"file": []any{nil}}), {"map", `{"0": ["variables.file.1"]}`}, file}, 400, "INVALID_INPUT"},
+		"a negative index":         {form{operations(oneUpload, "r", in{"file": []any{nil}}), {"map", `{"0": ["variables.file.-1"]}`}, file}, 400, "INVALID_INPUT"},
+		"no variables":             {form{operations(oneUpload, "r", nil), null, file}, 400, "INVALID_INPUT"},
+		"too many files":           {form{one, {"map", strings.ReplaceAll(string(tooMany), "null", "[]")}}, 400, "LIMIT_EXCEEDED"},
+		"operations too long":      {form{{one[0], one[1] + long}, null, file}, 413, "LIMIT_EXCEEDED"},
+		"map too long":             {form{one, {"map", null[1] + long}, file}, 413, "LIMIT_EXCEEDED"},
+		"variable of another type": {form{operations(`mutation($file: ID!) { releaseRunner(id: $file) { released } }`, "", in{"file": nil}), null, file}, 200, "INVALID_INPUT"},
+		"null without a file":      {form{one, {"map", `{}`}}, 200, "INVALID_INPUT"},
+		"a subscription":           {form{operations(`subscription { poolStatus { idle } }`, "", in{"file": nil}), null, file}, 200, "INVALID_INPUT"},
 	} {
 		if got := test.form.send(t, url, nil); got.Status != test.status || got.code() != test.code || len(got.Data) > 0 {
 			t.Errorf("%s: %d %v", name, got.Status, got.Errors)
@@ -167,7 +167,7 @@ func TestUploadsFromOtherSitesAreRefused(t *testing.T) {
 		for origin, want := range map[string]string{"https://admin.example.org": "https://admin.example.org", "https://evil.example.org": ""} {
 			got := ask(t, "OPTIONS", url, "", http.Header{"Origin": {origin}, "Access-Control-Request-Method": {"POST"}, "Access-Control-Request-Headers": {strings.ToLower(name)}})
 			if allowed := got.Header.Get("Access-Control-Allow-Origin"); allowed != want {
-				t.Errorf("%s from %s: allowed is %q", name, origin, allowed)
+				t.Errorf("%s from %s: allowed is %q, want %q", name, origin, allowed, want)
 			}
 		}
 	}

@@ -27,7 +27,7 @@ type entry struct {
 	// The fields below are guarded by Cluster.mu.
 	info     runtime.Runner
 	placed   bool // it has an allocation
-	led      bool // a goroutine leads it, or has led it
+	started  bool // its goroutine was started
 	lost     bool // when this server started, it had ended or its agent didn't answer
 	removing bool // Remove was called, or the ending server removes it
 	forget   bool // with removing: the record is deleted, too
@@ -67,8 +67,8 @@ func jobOf(r runtime.Runner, priority runtime.Priority) scheduler.Job {
 func (c *Cluster) lead(e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !e.led && !c.left {
-		e.led = true
+	if !e.started && !c.left {
+		e.started = true
 		c.run(e.runner)
 	}
 }

@@ -30,7 +30,7 @@ func known(t *testing.T, state runtime.RunnerState) (*Cluster, *memoryStore, *en
 	}
 	e := c.newEntry(runtime.Runner{ID: "a", Environment: hostEnvironment(), State: state, CreatedAt: time.Now()}, runtime.PriorityRefill, runner.Record{})
 	close(e.recorded)
-	c.entries["a"], e.led = e, true
+	c.entries["a"], e.started = e, true
 	if err := c.put(t.Context(), e.info, runner.Record{}); err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestOnlyARemovedRunnerIsForgotten(t *testing.T) {
 		status runner.Status
 		known  bool
 	}{
-		{"it ended: known", false, runner.Status{State: runtime.RunnerGone}, true},
+		{"ended: known", false, runner.Status{State: runtime.RunnerGone}, true},
 		{"Remove was called, and the removal fails: known", true, runner.Status{State: runtime.RunnerGone, Record: runner.Record{Leak: "busy"}}, true},
 		{"removed, and not to be forgotten: known", false, runner.Status{State: runtime.RunnerGone, Removed: true}, true},
 		{"removed, and to be forgotten: unknown", true, runner.Status{State: runtime.RunnerGone, Removed: true}, false},

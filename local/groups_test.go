@@ -95,12 +95,12 @@ func TestMemoryLimitNamesTheCommand(t *testing.T) {
 	id := b.guarded()
 	neighbour := b.launch(id, waits)
 	greedy := b.launch(id, "python3 -c 'x = bytearray(1 << 30)'; exit 3")
-	if _, exit := greedy(); exit.Own == nil || exit.Own.OOMKills != 1 || exit.Own.ForksRefused != 0 || exit.Code != 3 {
-		t.Errorf("the one that took too much: %+v %+v", exit, exit.Own)
+	if _, exit := greedy(); exit.PerCommand == nil || exit.PerCommand.OOMKills != 1 || exit.PerCommand.ForksRefused != 0 || exit.Code != 3 {
+		t.Errorf("the one that took too much: %+v %+v", exit, exit.PerCommand)
 	}
 	b.expect(id, "touch /workspace/go", "")
-	if _, exit := neighbour(); exit.Own == nil || *exit.Own != (agent.Own{}) || exit.Code != 0 || exit.Signal != "" {
-		t.Errorf("its neighbour: %+v %+v", exit, exit.Own)
+	if _, exit := neighbour(); exit.PerCommand == nil || *exit.PerCommand != (agent.CommandCounts{}) || exit.Code != 0 || exit.Signal != "" {
+		t.Errorf("its neighbour: %+v %+v", exit, exit.PerCommand)
 	}
 	if seen, err := b.Evidence(t.Context(), id); err != nil || seen.OOMKills != 1 {
 		t.Errorf("evidence %+v, %v", seen, err)
@@ -112,12 +112,12 @@ func TestProcessLimitNamesTheCommand(t *testing.T) {
 	id := b.guarded()
 	neighbour := b.launch(id, waits)
 	_, exit := b.launch(id, bomb)()
-	if exit.Code != 3 || exit.Cause != agent.CauseSelf || exit.Own == nil || exit.Own.ForksRefused < 1 || exit.PeakProcesses < 40 || exit.PeakProcesses > 52 {
-		t.Errorf("the bomb: %+v %+v", exit, exit.Own)
+	if exit.Code != 3 || exit.Cause != agent.CauseSelf || exit.PerCommand == nil || exit.PerCommand.ForksRefused < 1 || exit.PeakProcesses < 40 || exit.PeakProcesses > 52 {
+		t.Errorf("the bomb: %+v %+v", exit, exit.PerCommand)
 	}
 	b.expect(id, "touch /workspace/go", "")
-	if _, exit := neighbour(); exit.Own == nil || *exit.Own != (agent.Own{}) || exit.Code != 0 || exit.Signal != "" {
-		t.Errorf("its neighbour: %+v %+v", exit, exit.Own)
+	if _, exit := neighbour(); exit.PerCommand == nil || *exit.PerCommand != (agent.CommandCounts{}) || exit.Code != 0 || exit.Signal != "" {
+		t.Errorf("its neighbour: %+v %+v", exit, exit.PerCommand)
 	}
 	if seen, err := b.Evidence(t.Context(), id); err != nil || seen.ProcessLimitHits < 1 {
 		t.Errorf("evidence %+v, %v", seen, err)
@@ -160,8 +160,8 @@ func TestForkBombIsEndedInAFullRunner(t *testing.T) {
 	b := running(t)
 	id := b.guarded()
 	_, exit := b.launch(id, "exec python3 -c 'import os\nwhile True:\n try: os.fork()\n except OSError: pass'")()
-	if exit.Own == nil || exit.Own.ForksRefused == 0 || exit.Cause != agent.CauseProcessLimit {
-		t.Errorf("the bomb: %+v %+v", exit, exit.Own)
+	if exit.PerCommand == nil || exit.PerCommand.ForksRefused == 0 || exit.Cause != agent.CauseProcessLimit {
+		t.Errorf("the bomb: %+v %+v", exit, exit.PerCommand)
 	}
 	b.expect(id, "set -- /proc/[0-9]*; echo $#", "2") // the agent and the shell
 }
@@ -270,7 +270,7 @@ func TestCommandsHaveTheirOwnCgroups(t *testing.T) {
 		follow := b.launch(id, "(setsid sh -c 'sleep 100 & sleep 101' & ) ; "+waits)
 		wait.For(b.t, "one that waits, a shell and two that sleep are in "+group, func() bool { return count() == fmt.Sprint(4+launcher) })
 		b.expect(id, "touch /workspace/go", "")
-		if _, exit := follow(); exit.Code != 0 || exit.Own == nil {
+		if _, exit := follow(); exit.Code != 0 || exit.PerCommand == nil {
 			t.Errorf("%+v", exit)
 		}
 		b.expect(id, "rm /workspace/go; set -- /proc/[0-9]*; echo $#", "2") // the agent and this shell

@@ -222,11 +222,11 @@ func TestGVisorLimits(t *testing.T) {
 		t.Errorf("%+v, %v: want %d MiB taken", status.Capacity, err, takes.MemoryMiB)
 	}
 
-	own := func(exit agent.Exit) agent.Own {
-		if exit.Own == nil {
-			return agent.Own{}
+	own := func(exit agent.Exit) agent.CommandCounts {
+		if exit.PerCommand == nil {
+			return agent.CommandCounts{}
 		}
-		return *exit.Own
+		return *exit.PerCommand
 	}
 	// The number of processes is exactly the limit.
 	count := "i=0; while [ $i -lt %n% ]; do sleep 60 & i=$((i+1)); done; echo all"
@@ -394,31 +394,31 @@ func TestUnavailableIsolationIsRefused(t *testing.T) {
 		says string
 	}{
 		"not configured":       {nil, "gvisor-runtime"},
-		"not there":            {oci.Runtimes{oci.GVisor: {Path: dir + "/none"}}, "isn't installed"},
-		"no program":           {oci.Runtimes{oci.GVisor: {Path: write("text", "x", 0o644)}}, "can't be executed"},
-		"another program":      {oci.Runtimes{oci.GVisor: {Path: "/usr/bin/true"}}, "isn't runsc"},
-		"of another machine":   {oci.Runtimes{oci.GVisor: {Path: write("elf", "\x7fELF", 0o755)}}, "isn't a program for this machine"},
-		"anybody could change": {oci.Runtimes{oci.GVisor: {Path: write("open", "x", 0o777)}}, "users other than root"},
-		"an old one":           {oci.Runtimes{oci.GVisor: {Path: write("old", "#!/bin/sh\necho unknown flag >&2; exit 2\n", 0o755)}}, "unknown flag"},
-		"it hangs":             {oci.Runtimes{oci.GVisor: {Path: write("slow", "#!/bin/sh\nexec sleep 100\n", 0o755)}}, "within 4s"},
+		"no such file":         {oci.Runtimes{oci.GVisor: {Path: dir + "/none"}}, "installed"},
+		"not executable":       {oci.Runtimes{oci.GVisor: {Path: write("text", "x", 0o644)}}, "executed"},
+		"another program":      {oci.Runtimes{oci.GVisor: {Path: "/usr/bin/true"}}, "runsc"},
+		"another architecture": {oci.Runtimes{oci.GVisor: {Path: write("elf", "\x7fELF", 0o755)}}, "this machine"},
+		"writable for all":     {oci.Runtimes{oci.GVisor: {Path: write("open", "x", 0o777)}}, "other than root"},
+		"an old version":       {oci.Runtimes{oci.GVisor: {Path: write("old", "#!/bin/sh\necho unknown flag >&2; exit 2\n", 0o755)}}, "unknown flag"},
+		"no response":          {oci.Runtimes{oci.GVisor: {Path: write("slow", "#!/bin/sh\nexec sleep 100\n", 0o755)}}, "4s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := withRuntimes(t, test.all).run()
 			err := b.PutEnvironment(t.Context(), gvisorEnvironment())
 			if runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("%v, want INVALID_INPUT with %q", err, test.says)
+				t.Errorf("got %v, want INVALID_INPUT with %q", err, test.says)
 			}
 			// It was available when the environment was put.
 			id := runtime.NewRunnerID()
 			if err := b.Start(t.Context(), id, gvisorEnvironment(), runtime.PriorityRefill); err != nil {
 				t.Fatal(err)
 			}
-			if name == "it hangs" {
+			if name == "no response" {
 				return // the helper is abandoned after 30 s
 			}
-			if r := b.await(id, runtime.RunnerGone); r.GoneReason != runtime.GoneStartFailed || !strings.Contains(r.Message, "runtime gvisor") {
-				t.Errorf("a runner of it is %+v", r)
+			if r := b.await(id, runtime.RunnerGone); r.GoneReason != runtime.GoneStartFailed || !strings.Contains(r.Message, "gvisor") {
+				t.Errorf("a runner of it is %+v, want START_FAILED that names gvisor", r)
 			}
 			if err := b.Remove(t.Context(), id); err != nil {
 				t.Error(err)

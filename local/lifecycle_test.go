@@ -21,6 +21,8 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/helper"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/disk"
+	"github.com/rockpool/rockpool/test/refusal"
 )
 
 func TestAgentDies(t *testing.T) {
@@ -38,11 +40,11 @@ func TestAgentDies(t *testing.T) {
 		t.Errorf("the runner is %+v", r)
 	}
 	if _, err := b.Dial(t.Context(), id); runtime.CodeOf(err) != runtime.CodeRunnerGone {
-		t.Errorf("Dial: %v", err)
+		t.Errorf("Dial: got %v, want RUNNER_GONE", err)
 	}
 	claim.Epoch = 2
 	if err := b.Mark(t.Context(), id, claim); runtime.CodeOf(err) != runtime.CodeRunnerGone {
-		t.Errorf("Mark: %v", err)
+		t.Errorf("Mark: got %v, want RUNNER_GONE", err)
 	}
 	if counted, err := b.Evidence(t.Context(), id); err != nil || counted.CPU == 0 {
 		t.Errorf("Evidence: %v", err)
@@ -56,7 +58,7 @@ func TestAgentDies(t *testing.T) {
 		t.Error("a removed runner is listed")
 	}
 	if _, err := b.Evidence(t.Context(), id); runtime.CodeOf(err) != runtime.CodeRunnerGone {
-		t.Errorf("Evidence of a removed runner: %v", err)
+		t.Errorf("Evidence of a removed runner: got %v, want RUNNER_GONE", err)
 	}
 }
 
@@ -78,7 +80,7 @@ func TestMark(t *testing.T) {
 		t.Errorf("the runner is %+v", r)
 	}
 	if err := b.Mark(t.Context(), runtime.NewRunnerID(), claims[0]); runtime.CodeOf(err) != runtime.CodeRunnerGone {
-		t.Errorf("a missing runner: %v", err)
+		t.Errorf("a missing runner: got %v, want RUNNER_GONE", err)
 	}
 }
 
@@ -113,14 +115,14 @@ func TestRemoveAtAnyTime(t *testing.T) {
 	}
 }
 
-// A gathering launcher blocks removals until several run concurrently.
-type gathering struct {
+// A gatheringLauncher launcher blocks removals until several run concurrently.
+type gatheringLauncher struct {
 	host.Launcher
 	missing atomic.Int64
 	all     chan struct{} // closed when all have arrived
 }
 
-func (g *gathering) Remove(ctx context.Context, id, group string) error {
+func (g *gatheringLauncher) Remove(ctx context.Context, id, group string) error {
 	if g.missing.Add(-1) == 0 {
 		close(g.all)
 	}
@@ -139,7 +141,7 @@ func TestManyConcurrentRunners(t *testing.T) {
 	b.config.Parallel = 2
 	b.open()
 	ids := make([]runtime.RunnerID, 20)
-	together := &gathering{Launcher: b.host.Launcher, all: make(chan struct{})}
+	together := &gatheringLauncher{Launcher: b.host.Launcher, all: make(chan struct{})}
 	together.missing.Store(int64(2 * b.config.Parallel))
 	b.host.Launcher = together
 	b.run()
@@ -180,8 +182,8 @@ func TestLongDirectory(t *testing.T) {
 func TestOneServerPerDirectory(t *testing.T) {
 	t.Parallel()
 	b := running(t)
-	if _, err := New(t.Context(), b.config); err == nil || !strings.Contains(err.Error(), "another server") {
-		t.Errorf("a second server: %v", err)
+	if _, err := New(t.Context(), b.config); !errors.Is(err, disk.ErrLocked) {
+		t.Errorf("a second server: got %v, want %v", err, disk.ErrLocked)
 	}
 }
 
@@ -218,7 +220,7 @@ func TestMissingHelperIsReported(t *testing.T) {
 	}
 	r := b.await(id, runtime.RunnerGone)
 	if r.GoneReason != runtime.GoneStartFailed || !strings.Contains(r.Message, "restart the server") || strings.Contains(r.Message, b.config.Dir) {
-		t.Errorf("the runner is %+v", r)
+		t.Errorf("the runner is %+v, want START_FAILED with the next step, without a path", r)
 	}
 	if err := os.Rename(b.host.Direct.Path+".hidden", b.host.Direct.Path); err != nil {
 		t.Fatal(err)
@@ -232,13 +234,13 @@ func TestMissingHelperIsReported(t *testing.T) {
 	}
 }
 
-// A repairing launcher repairs something after a failed create, before the server sees the error.
-type repairing struct {
+// A repairingLauncher launcher repairs something after a failed create, before the server sees the error.
+type repairingLauncher struct {
 	host.Launcher
 	repair func()
 }
 
-func (r *repairing) Create(ctx context.Context, group string, q helper.Request, listener *os.File) (helper.Answer, error) {
+func (r *repairingLauncher) Create(ctx context.Context, group string, q helper.Request, listener *os.File) (helper.Answer, error) {
 	answer, err := r.Launcher.Create(ctx, group, q, listener)
 	if err != nil {
 		r.repair()
@@ -255,7 +257,7 @@ func TestRestoredHelperEndsTheRetries(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	b.host.Launcher = &repairing{b.host.Launcher, func() { move(".hidden", "") }}
+	b.host.Launcher = &repairingLauncher{b.host.Launcher, func() { move(".hidden", "") }}
 	b.run()
 	move("", ".hidden")
 	id := b.begin(hostEnvironment())
@@ -319,10 +321,7 @@ func TestEnvironments(t *testing.T) {
 		wrong.Revision = 2
 		change(&wrong)
 		for _, err := range []error{b.PutEnvironment(t.Context(), wrong), b.Start(t.Context(), runtime.NewRunnerID(), wrong, 0)} {
-			var e *runtime.Error
-			if !errors.As(err, &e) || e.Code != runtime.CodeInvalidInput || e.Field != field {
-				t.Errorf("%s: %v", field, err)
-			}
+			refusal.Want(t, err, runtime.CodeInvalidInput, field)
 		}
 	}
 	all, err := b.Environments(t.Context())
@@ -348,10 +347,10 @@ func TestCheck(t *testing.T) {
 	defer b.Cluster.Close()
 	err := b.Check(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "make build") {
-		t.Errorf("nothing built in: %v", err)
+		t.Errorf("nothing built in: got %v, want `make build` in it", err)
 	}
 	if err := b.Start(t.Context(), runtime.NewRunnerID(), hostEnvironment(), 0); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
-		t.Errorf("Start: %v", err)
+		t.Errorf("Start: got %v, want CLUSTER_UNAVAILABLE", err)
 	}
 }
 

@@ -150,7 +150,7 @@ func TestMemoryLimit(t *testing.T) {
 	b := running(t)
 	id := b.begin(hostEnvironment())
 	if _, exit := b.sh(id, "exec python3 -c 'x = bytearray(1 << 30)'"); exit.Signal != "SIGKILL" {
-		t.Errorf("a program that needs 1 GiB of 128 MiB ended with %d %q", exit.Code, exit.Signal)
+		t.Errorf("a program that needs 1 GiB of 128 MiB ended with %d %q, want \"SIGKILL\"", exit.Code, exit.Signal)
 	}
 	b.expect(id, "echo still here", "still here")
 	seen, err := b.Evidence(t.Context(), id)

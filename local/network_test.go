@@ -21,6 +21,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/networktest"
+	"github.com/rockpool/rockpool/test/refusal"
 	"github.com/rockpool/rockpool/test/sandboxtest"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -316,10 +317,10 @@ func (unable) Do(context.Context, string, helper.Request) error {
 func testKilledCreates(t *testing.T) {
 	b := networked(t)
 	tables := 0
-	b.killCreates(networkEnvironment(runtime.Network{Access: true, ExposedPorts: []int{8000}}), func(place string) {
+	b.killCreates(networkEnvironment(runtime.Network{Access: true, ExposedPorts: []int{8000}}), func(stage string) {
 		all := len(ownTables(t))
-		if fenced := place == "checked" || place == "running"; fenced && all != tables+1 {
-			t.Errorf("killed at %q it left %d tables after %d", place, all, tables)
+		if fenced := stage == "checked" || stage == "running"; fenced && all != tables+1 {
+			t.Errorf("killed at %q it left %d tables after %d", stage, all, tables)
 		}
 		tables = all
 	})
@@ -335,8 +336,8 @@ func testRefused(t *testing.T) {
 		t.Helper()
 		env := networkEnvironment(n)
 		err := b.PutEnvironment(t.Context(), env)
-		if runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.HasPrefix(err.Error(), field+": ") || !strings.Contains(err.Error(), says) {
-			t.Errorf("%+v: %v, want %s and %q", n, err, field, says)
+		if refusal.Want(t, err, runtime.CodeInvalidInput, field, n); !strings.Contains(runtime.MessageOf(err), says) {
+			t.Errorf("%+v: got %v, want %q", n, err, says)
 		}
 	}
 	put(runtime.Network{Access: true, Allow: []string{"20.0.0.0/8", "192.168.0.0/24"}}, "network.allow.1", "--network-permit")
@@ -356,8 +357,8 @@ func testRefused(t *testing.T) {
 	if err := b.Start(t.Context(), id, networkEnvironment(runtime.Network{ExposedPorts: []int{80}, BandwidthMbit: 1500}), runtime.PriorityRefill); err != nil {
 		t.Fatal(err)
 	}
-	if r := b.await(id, runtime.RunnerIdle); r.State != runtime.RunnerGone || !strings.Contains(r.Message, "exceeds the limit of 1000") {
-		t.Errorf("a runner with too much bandwidth is %+v", r)
+	if r := b.await(id, runtime.RunnerIdle); r.State != runtime.RunnerGone || !strings.Contains(r.Message, "1000") {
+		t.Errorf("a runner with too much bandwidth is %+v, want GONE because of the limit of 1000", r)
 	}
 	b.stop()
 	b.config.Network = nil

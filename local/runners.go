@@ -73,9 +73,9 @@ func (c *Cluster) joinStart(ctx context.Context, e *entry, priority runtime.Prio
 	}
 	e.pass.SetPriority(priority) // it may have an allocation and wait for its turn to be made
 	c.mu.Lock()
-	led := e.led
+	started := e.started
 	c.mu.Unlock()
-	if led { // it has or had its allocation, which the scheduler may have forgotten
+	if started { // it has or had its allocation, which the scheduler may have forgotten
 		return nil
 	}
 	again := e.job
@@ -140,7 +140,7 @@ func (c *Cluster) Runners(_ context.Context, env runtime.EnvironmentID) ([]runti
 	var waiting []int
 	for _, e := range c.entries {
 		if env == "" || e.environment == env {
-			if e.info.State == runtime.RunnerStarting && !e.led {
+			if e.info.State == runtime.RunnerStarting && !e.started {
 				waiting = append(waiting, len(all))
 			}
 			all = append(all, e.info)

@@ -63,12 +63,12 @@ func TestRuntime(t *testing.T) {
 	if got, want := limitOf(t, pid, "pids", "pids.max"), b.most(48+spec.AgentRoomThreads); got != want { // as with libcontainer
 		t.Fatalf("pids.max is %s, want %s", got, want)
 	}
-	if _, exit := b.sh(id, "exec python3 -c 'x = bytearray(1 << 30)'"); exit.Signal != "SIGKILL" || exit.Own == nil || exit.Own.OOMKills == 0 {
+	if _, exit := b.sh(id, "exec python3 -c 'x = bytearray(1 << 30)'"); exit.Signal != "SIGKILL" || exit.PerCommand == nil || exit.PerCommand.OOMKills == 0 {
 		t.Errorf("a program that needs 1 GiB of 128 MiB: %+v", exit)
 	}
 	status, err := b.Status(t.Context())
-	if err != nil || !strings.Contains(status.Remark, "NAMESPACES with the runtime runc is available (runc version") {
-		t.Errorf("%+v, %v", status, err)
+	if err != nil || !strings.Contains(status.Remark, "NAMESPACES with the runtime runc is available") {
+		t.Errorf("got %+v, %v, want runc in the remark", status, err)
 	}
 }
 
@@ -91,8 +91,8 @@ exec %s "$@"
 	if err := b.Start(t.Context(), id, env, runtime.PriorityRefill); err != nil {
 		t.Fatal(err)
 	}
-	if r := b.await(id, runtime.RunnerGone); r.GoneReason != runtime.GoneStartFailed || !strings.Contains(r.Message, "made no net namespace") {
-		t.Errorf("a runner of it is %+v", r)
+	if r := b.await(id, runtime.RunnerGone); r.GoneReason != runtime.GoneStartFailed || !strings.Contains(r.Message, "net namespace") {
+		t.Errorf("a runner of it is %+v, want START_FAILED that names the net namespace", r)
 	}
 	if err := b.Remove(t.Context(), id); err != nil {
 		t.Error(err)
@@ -109,7 +109,7 @@ func TestRuntimeOutlivesTheServer(t *testing.T) {
 	other := env
 	other.Runtime = "crun"
 	if err := b.PutEnvironment(t.Context(), other); runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(err.Error(), "(runc)") {
-		t.Errorf("crun is missing: %v", err)
+		t.Errorf("crun is missing: got %v, want INVALID_INPUT that names runc", err)
 	}
 	id := b.begin(env)
 	pid := b.agentOf(id)

@@ -79,7 +79,7 @@ func TestRunnersWaitForCapacity(t *testing.T) {
 	if err := b.Start(t.Context(), never, env, runtime.PriorityWaiting); err != nil {
 		t.Fatal(err)
 	}
-	wait.For(t, "it waits in its new place", func() bool {
+	wait.For(t, "it waits at its new position", func() bool {
 		e := b.evaluations(never)[0]
 		return e.Status == runtime.EvaluationBlocked && e.Priority == int(runtime.PriorityWaiting)
 	})
@@ -139,7 +139,7 @@ func TestQueuedRunnerSurvivesARestart(t *testing.T) {
 		t.Errorf("it waits for: %s", why)
 	}
 	if trigger := b.evaluations(waits)[0].Trigger; trigger != runtime.TriggerNoRoom {
-		t.Errorf("its last evaluation was made by %s", trigger)
+		t.Errorf("its last evaluation was made by %s, want %s", trigger, runtime.TriggerNoRoom)
 	}
 	if err := b.Remove(t.Context(), one); err != nil {
 		t.Fatal(err)

@@ -44,14 +44,14 @@ func TestUnreadableCountersAreReported(t *testing.T) {
 			id: id, info: runtime.Runner{ID: id, State: runtime.RunnerIdle},
 			runner: runner.New(runner.Config{ID: id, Logger: c.config.Logger, Host: &host.Host{}}, runner.Status{State: runtime.RunnerIdle}),
 		}
-		c.entries[id].runner.Sandbox.Counters.Hold(cgroup.Groups{Memory: group, Processes: group, CPU: group}, 0)
+		c.entries[id].runner.Sandbox.Counters.Open(cgroup.Groups{Memory: group, Processes: group, CPU: group}, 0)
 		t.Cleanup(c.entries[id].runner.Sandbox.Counters.Close)
 	}
 	counts(t, sound)
 	sandboxtest.AsNobody(t, func() {
 		for range 2 {
-			if seen, err := c.Evidence(t.Context(), "a"); err == nil || runtime.CodeOf(err) != runtime.CodeInternal || !strings.Contains(err.Error(), "counters of runner a") {
-				t.Errorf("%+v, %v", seen, err)
+			if seen, err := c.Evidence(t.Context(), "a"); err == nil || runtime.CodeOf(err) != runtime.CodeInternal || !strings.Contains(err.Error(), "runner a") {
+				t.Errorf("got %+v, %v, want INTERNAL that names runner a", seen, err)
 			}
 		}
 	})

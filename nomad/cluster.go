@@ -11,7 +11,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/rockpool/rockpool/nomad/bridges"
 	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/nomad/listing"
@@ -33,7 +32,7 @@ type Cluster struct {
 	records      state.Records
 	reader       listing.Reader
 	nodes        *listing.Nodes
-	bridges      *bridges.Set
+	bridges      *bridgeSet
 	delivery     *connection.Delivery
 
 	lock *state.Lock // of the prefix
@@ -60,7 +59,7 @@ func New(_ context.Context, config Config) (*Cluster, error) {
 	}
 	config.Jobs.Pins = config.Resolve != nil
 	if config.openBridge == nil {
-		config.openBridge = bridges.Open
+		config.openBridge = openBridge
 	}
 	if err := config.Jobs.Check(); err != nil {
 		return nil, err
@@ -91,7 +90,7 @@ func New(_ context.Context, config Config) (*Cluster, error) {
 	}
 	c.refresher = refresher{Rounds: listing.NewRounds(ends, c.refresh), due: syncs.NewHint(), synced: make(chan struct{})}
 	c.schedule.rounds = listing.NewRounds(ends, c.listSchedule)
-	c.bridges = bridges.NewSet(config.Bridges, c.openBridge, ends)
+	c.bridges = newBridgeSet(config.Bridges, c.openBridge, ends)
 	return c, nil
 }
 
@@ -286,6 +285,6 @@ type Config struct {
 	Relist   time.Duration // interval of refreshes without a hint; 0 means 30 s
 	LockTTL  time.Duration // time after which a standby takes over from a dead server
 
-	// openBridge is bridges.Open, except in tests with a fake Nomad.
-	openBridge func(ctx context.Context, nomad *connection.Client, node, allocation string, access job.AgentAccess) (bridges.Session, error)
+	// openBridge is openBridge, except in tests with a fake Nomad.
+	openBridge func(ctx context.Context, nomad *connection.Client, node, allocation string, access job.AgentAccess) (bridgeSession, error)
 }

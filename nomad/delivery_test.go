@@ -23,9 +23,9 @@ func TestRunnersReportWhyTheyHaveNoAgent(t *testing.T) {
 		change func(*Config, *runtime.Environment)
 		says   string
 	}{
-		"not root, fetched":  {"fetched", func(c *Config, _ *runtime.Environment) { c.Jobs.User = "runner" }, "isn't root in its task"},
-		"not root, streamed": {"streamed", func(c *Config, _ *runtime.Environment) { c.Jobs.User = "runner" }, "isn't root in its task"},
-		"no shell":           {"streamed", func(_ *Config, env *runtime.Environment) { env.Image = nomadtest.BareImage }, "its image has no /bin/sh"},
+		"not root, fetched: start fails":  {"fetched", func(c *Config, _ *runtime.Environment) { c.Jobs.User = "runner" }, "--nomad-user"},
+		"not root, streamed: start fails": {"streamed", func(c *Config, _ *runtime.Environment) { c.Jobs.User = "runner" }, "--nomad-user"},
+		"no shell: start fails":           {"streamed", func(_ *Config, env *runtime.Environment) { env.Image = nomadtest.BareImage }, "/bin/sh"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -43,7 +43,7 @@ func TestRunnersReportWhyTheyHaveNoAgent(t *testing.T) {
 				t.Fatal(err)
 			}
 			if r := b.awaitGone(id); r.GoneReason != runtime.GoneStartFailed || !strings.Contains(r.Message, test.says) {
-				t.Errorf("%s: %s, want %q", r.GoneReason, r.Message, test.says)
+				t.Errorf("got %s: %s, want START_FAILED: %q", r.GoneReason, r.Message, test.says)
 			}
 		})
 	}
@@ -74,10 +74,10 @@ func TestTheAgentIsDelivered(t *testing.T) {
 	var refusal *connection.RefusalError
 	const noexec, unwritable = "noexec", "can't be written to /usr/x"
 	if err := to("/dev/shm/x/agent", noexec); !errors.As(err, &refusal) || !strings.Contains(err.Error(), noexec) {
-		t.Errorf("where nothing can be executed: %v", err)
+		t.Errorf("where nothing can be executed: got %v, want a refusal with %q", err, noexec)
 	}
 	if err := to("/usr/x/agent", unwritable); err == nil || errors.As(err, &refusal) || !strings.Contains(err.Error(), unwritable) {
-		t.Errorf("where nothing can be written: %v", err)
+		t.Errorf("where nothing can be written: got %v, want %q", err, unwritable)
 	}
 	var together sync.WaitGroup
 	for range 3 { // two servers, or a try after one that hangs
@@ -94,6 +94,6 @@ func TestTheAgentIsDelivered(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := b.delivery.To(ended, "", b.allocation(id).ID, job.TaskName, "/local/y/agent"); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
+		t.Errorf("cancelled: got %v, want %v", err, context.Canceled)
 	}
 }

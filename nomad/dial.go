@@ -7,7 +7,6 @@ import (
 	"net"
 
 	"github.com/rockpool/rockpool/agent/bridge"
-	"github.com/rockpool/rockpool/nomad/bridges"
 	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -33,7 +32,7 @@ func (c *Cluster) Dial(ctx context.Context, id runtime.RunnerID) (net.Conn, erro
 	switch {
 	case err == nil:
 		return conn, nil
-	case errors.Is(err, bridges.ErrNoneSpare):
+	case errors.Is(err, errNoSpareBridge):
 		return nil, runtime.Wrap(runtime.CodeClusterUnavailable, err, "runner %s has no open bridge", id)
 	}
 	// The error alone doesn't say whether the runner ended or can't be reached. The caller needs to
@@ -63,13 +62,13 @@ func (c *Cluster) stream(ctx context.Context, id runtime.RunnerID, claimed bool)
 // openEarly opens a claimed runner's bridge early, and keeps it from being closed for an idle runner's.
 func (c *Cluster) openEarly(id runtime.RunnerID) {
 	c.group.Go(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, bridges.OpenWithin)
+		ctx, cancel := context.WithTimeout(ctx, openBridgeWithin)
 		defer cancel()
 		_ = c.bridges.Keep(ctx, id, true) // Dial tries again and reports the error
 	})
 }
 
-func (c *Cluster) openBridge(ctx context.Context, id runtime.RunnerID) (bridges.Session, error) {
+func (c *Cluster) openBridge(ctx context.Context, id runtime.RunnerID) (bridgeSession, error) {
 	var at location
 	var access job.AgentAccess
 	c.runners.mu.Lock()

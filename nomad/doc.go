@@ -25,6 +25,6 @@
 // first; idle runners beyond the budget get their bridge when they are claimed.
 //
 // The parts are packages with locks of their own. Package connection calls Nomad, job renders and
-// parses jobs, state keeps what must last, and the ownership, listing reads lists and interprets
-// them, and bridges manages bridges. This package has the runners and their state transitions.
+// parses jobs, state keeps what must last, and the ownership, and listing reads lists and interprets
+// them. This package has the bridges, and the runners and their state transitions.
 package nomad

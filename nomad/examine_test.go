@@ -47,9 +47,9 @@ func TestExamineReportsProblems(t *testing.T) {
 	}{
 		{"nomad", "connection refused", func(c *Config) { c.Connection.Address = "https://127.0.0.1:1" }},
 		{"nomad", "certificate", func(c *Config) { c.Connection.ClientCert, c.Connection.ClientKey = "", "" }},
-		{"policy", "list jobs", func(c *Config) { c.Connection.Token = "00000000-0000-0000-0000-000000000000" }},
-		{"nodes", "driver docker", func(c *Config) { c.Jobs.Driver = job.Docker }},
-		{"template", "batch job", func(c *Config) {
+		{"policy", "jobs", func(c *Config) { c.Connection.Token = "00000000-0000-0000-0000-000000000000" }},
+		{"nodes", "docker", func(c *Config) { c.Jobs.Driver = job.Docker }},
+		{"template", "service", func(c *Config) {
 			c.Jobs.Template = []byte(`{"Type": "service", "TaskGroups": [{"Name": "g", "Tasks": [{"Name": "t", "Driver": "raw_exec"}]}]}`)
 		}},
 		{"memory", "oversubscription", func(c *Config) { c.Jobs.MemoryReserve, c.Connection.Token = 0.5, n.ManagementToken() }},
@@ -57,7 +57,7 @@ func TestExamineReportsProblems(t *testing.T) {
 	} {
 		f := examine(t, n, test.change)[test.name]
 		if f.Status != health.Fail || f.Advice == "" || !strings.Contains(f.Message, test.says) {
-			t.Errorf("%s: %+v", test.name, f)
+			t.Errorf("%s: got %+v, want FAIL with %q", test.name, f, test.says)
 		}
 	}
 }

@@ -211,22 +211,22 @@ func TestEndOfARunnerHasItsReason(t *testing.T) {
 		end    func(b bed, id runtime.RunnerID) error
 		reason runtime.GoneReason
 	}{
-		"its job is stopped": {func(b bed, id runtime.RunnerID) error {
+		"job stopped": {func(b bed, id runtime.RunnerID) error {
 			_, _, err := jobs(b).Deregister(b.names().Runner(id), false, nil)
 			return err
 		}, runtime.GoneStoppedOutside},
-		"its job is purged": {func(b bed, id runtime.RunnerID) error {
+		"job purged": {func(b bed, id runtime.RunnerID) error {
 			_, _, err := jobs(b).Deregister(b.names().Runner(id), true, nil)
 			return err
 		}, runtime.GoneStoppedOutside},
-		"its allocation is stopped": {func(b bed, id runtime.RunnerID) error {
+		"allocation stopped": {func(b bed, id runtime.RunnerID) error {
 			_, err := b.n.API().Allocations().Stop(b.allocation(id), nil)
 			return err
 		}, runtime.GoneStoppedOutside},
-		"its agent is killed": {func(b bed, id runtime.RunnerID) error {
+		"agent killed": {func(b bed, id runtime.RunnerID) error {
 			return b.n.API().Allocations().Signal(b.allocation(id), nil, job.TaskName, "SIGKILL")
 		}, runtime.GoneAgentDied},
-		"its task is restarted": {func(b bed, id runtime.RunnerID) error {
+		"task restarted": {func(b bed, id runtime.RunnerID) error {
 			return b.n.API().Allocations().Restart(b.allocation(id), job.TaskName, nil)
 		}, runtime.GoneAgentDied},
 	} {
@@ -241,7 +241,7 @@ func TestEndOfARunnerHasItsReason(t *testing.T) {
 					t.Errorf("it is gone with %s (%s), want %s", r.GoneReason, r.Message, test.reason)
 				}
 				if _, err := b.Dial(t.Context(), id); runtime.CodeOf(err) != runtime.CodeRunnerGone {
-					t.Errorf("dial: %v", err)
+					t.Errorf("dial: got %v, want RUNNER_GONE", err)
 				}
 				if err := b.Remove(t.Context(), id); err != nil {
 					t.Error(err)
@@ -285,7 +285,7 @@ func TestRestartedServerTakesOver(t *testing.T) {
 	purged := b.claimed()
 	stop()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("Run returned %v", err)
+		t.Errorf("Run returned %v, want %v", err, context.Canceled)
 	}
 	if _, _, err := n.API().Jobs().Deregister(a.names().Runner(purged), true, nil); err != nil {
 		t.Fatal(err)
@@ -333,7 +333,7 @@ func TestStandbyTakesOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	standby := start(t, shared)
-	says := func() bool { return strings.Contains(problem(t, standby, "lock"), "waits to take over") }
+	says := func() bool { return strings.Contains(problem(t, standby, "lock"), "waits") }
 	wait.For(t, "its status says that it waits", says)
 	if standby.serves() {
 		t.Error("a standby serves")
@@ -376,11 +376,11 @@ func TestRestartAfterAKillContinuesImmediately(t *testing.T) {
 		acquired <- err
 	}()
 	wait.For(t, "another server says that it waits", func() bool {
-		return len(acquired) > 0 || strings.Contains(problem(t, stranger, "lock"), "waits to take over")
+		return len(acquired) > 0 || strings.Contains(problem(t, stranger, "lock"), "waits")
 	})
 	stop()
 	if err := <-acquired; !errors.Is(err, context.Canceled) {
-		t.Errorf("another server owns it too: %v", err)
+		t.Errorf("another server owns it too: got %v, want %v", err, context.Canceled)
 	}
 	next := start(t, killed)
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit) // far below the lock's TTL
@@ -414,6 +414,6 @@ func TestServerWithoutItsLockEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := wait.Receive(t, ended, "the end of a server without its lock"); !errors.Is(err, state.ErrLost) {
-		t.Errorf("Run returned %v", err)
+		t.Errorf("Run returned %v, want %v", err, state.ErrLost)
 	}
 }

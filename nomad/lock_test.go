@@ -36,7 +36,7 @@ func TestNothingIsDoneAfterTheLockMayHaveExpired(t *testing.T) {
 			t.Errorf("it worked until %s after its last renewal, of a lock for %s", after, w.config.LockTTL)
 		}
 		if err := w.cluster.ready(t.Context()); !errors.Is(err, state.ErrLost) {
-			t.Errorf("afterwards it says %v", err)
+			t.Errorf("afterwards it says %v, want %v", err, state.ErrLost)
 		}
 	})
 }

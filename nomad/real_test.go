@@ -15,6 +15,7 @@ import (
 	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/test/nomadtest"
+	"github.com/rockpool/rockpool/test/refusal"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -45,7 +46,7 @@ func TestWaitingRunnersReportWhy(t *testing.T) {
 			t.Errorf("priority %v, %v", *stored.Priority, err)
 		}
 		if r, _ := b.find(id); r.State != runtime.RunnerStarting {
-			t.Errorf("it is %s", r.State)
+			t.Errorf("it is %s, want %s", r.State, runtime.RunnerStarting)
 		}
 	}
 }
@@ -123,7 +124,7 @@ func TestJobsRegisteredByHandAreEnvironments(t *testing.T) {
 	// Runners are made from the job as it was changed by hand.
 	b.env = found["a"]
 	if got := *b.allocation(b.idle()).Job.TaskGroups[0].Tasks[0].Resources.CPU; got != 77 {
-		t.Errorf("a runner has %d MHz", got)
+		t.Errorf("a runner has %d MHz, want 77", got)
 	}
 	// Putting the environment again repairs it.
 	again := b.env
@@ -132,7 +133,7 @@ func TestJobsRegisteredByHandAreEnvironments(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text := problem(); text != "" {
-		t.Errorf("it is still told: %q", text)
+		t.Errorf("it is still told: got %q, want \"\"", text)
 	}
 }
 
@@ -196,7 +197,7 @@ func TestRunnersOfADrainedNodeAreReplaced(t *testing.T) {
 		t.Errorf("the idle one: %s, %s", r.GoneReason, r.Message)
 	}
 	if r, _ := b.find(claimed); r.State != runtime.RunnerClaimed {
-		t.Errorf("the claimed one is %s before the drain's end", r.State)
+		t.Errorf("the claimed one is %s before the drain's end, want %s", r.State, runtime.RunnerClaimed)
 	}
 	if got := b.run(claimed, "echo", "hi"); got != "hi\n" {
 		t.Errorf("it prints %q", got)
@@ -260,7 +261,7 @@ func TestRunnersOfADrainedNodeMoveToAnother(t *testing.T) {
 	}
 	for range 3 {
 		if got := b.allocation(b.idle()).NodeID; got != other {
-			t.Errorf("a new one is on %s, which is drained", got)
+			t.Errorf("a new one is on %s, which is drained, want %s", got, other)
 		}
 	}
 	if got := b.run(claimed, "echo", "hi"); got != "hi\n" {
@@ -300,12 +301,8 @@ func TestRunnersOutliveNomad(t *testing.T) {
 		_, err = b.Runners(t.Context(), "")
 		return err != nil
 	})
-	if runtime.CodeOf(err) != runtime.CodeClusterUnavailable || !strings.Contains(err.Error(), "Nomad doesn't answer") {
-		t.Errorf("without Nomad: %v", err)
-	}
-	if err := b.Mark(t.Context(), claimed, runtime.Claim{Epoch: 2}); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
-		t.Errorf("a mark without Nomad: %v", err)
-	}
+	refusal.Want(t, err, runtime.CodeClusterUnavailable, "", "without Nomad:")
+	refusal.Want(t, b.Mark(t.Context(), claimed, runtime.Claim{Epoch: 2}), runtime.CodeClusterUnavailable, "", "a mark without Nomad:")
 	status, err := b.Status(t.Context())
 	if err != nil || len(status.Problems) == 0 || status.Problems[0].Subject != "nomad" {
 		t.Errorf("status: %+v, %v", status, err)
@@ -358,7 +355,7 @@ func TestTemplateInHCL(t *testing.T) {
 	}
 	id := b.idle()
 	if got := b.allocation(id).Job.TaskGroups[0].Tasks[0].Env["FROM"]; got != "template" {
-		t.Errorf("the runner isn't made from it: %q", got)
+		t.Errorf("the runner isn't made from it: got %q, want \"template\"", got)
 	}
 	own.Jobs.Template = []byte(strings.Replace(hclTemplate, "env {", "envv {", 1))
 	c, err := New(t.Context(), own)
@@ -366,9 +363,7 @@ func TestTemplateInHCL(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if err := c.Check(t.Context()); runtime.CodeOf(err) != runtime.CodeInvalidInput && !strings.Contains(err.Error(), "template") {
-		t.Errorf("a broken template: %v", err)
-	}
+	refusal.Want(t, c.Check(t.Context()), runtime.CodeInvalidInput, "template", "a broken template:")
 }
 
 // No node has podman, but Nomad's validation accepts its job.
@@ -410,7 +405,7 @@ func TestCheckReportsWhatIsMissing(t *testing.T) {
 		says   string
 	}{
 		"nothing":    {func(*Config) {}, ""},
-		"the driver": {func(c *Config) { c.Jobs.Driver = job.Docker }, "none of Nomad's 1 node is ready and eligible with a healthy driver docker"},
+		"the driver": {func(c *Config) { c.Jobs.Driver = job.Docker }, "docker"},
 		"a token":    {func(c *Config) { c.Connection.Token = secret }, "Nomad refuses it"},
 		"the address": {func(c *Config) {
 			c.Connection.Address, c.Connection.Patience = "https://127.0.0.1:1", 100*time.Millisecond
@@ -428,7 +423,7 @@ func TestCheckReportsWhatIsMissing(t *testing.T) {
 		err = cluster.Check(t.Context())
 		cluster.Close()
 		if (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) {
-			t.Errorf("%s: %v, want %q", name, err, test.says)
+			t.Errorf("%s: got %v, want %q", name, err, test.says)
 		}
 		if err != nil && strings.Contains(err.Error(), secret) {
 			t.Errorf("%s: the token is in the error: %v", name, err)

@@ -286,7 +286,7 @@ func (c *Cluster) lacks(needs runtime.Resources, of []listing.Dimension) (room r
 	return room
 }
 
-// outcome returns a runner's outcome, and records its place. The caller holds mu.
+// outcome returns a runner's outcome, and records its allocation. The caller holds mu.
 func (c *Cluster) outcome(e *entry, t *snapshot) listing.Outcome {
 	id := e.runner.ID
 	stub := t.Jobs[id]

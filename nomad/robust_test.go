@@ -54,8 +54,8 @@ func TestRunnersReportMissingConnections(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(w.cluster.config.Relist)
-		if r := w.state(id); r.State != runtime.RunnerStarting || !strings.Contains(r.Message, "all 1 of --nomad-bridges") {
-			t.Errorf("it is %s: %q", r.State, r.Message)
+		if r := w.state(id); r.State != runtime.RunnerStarting || !strings.Contains(r.Message, "--nomad-bridges") {
+			t.Errorf("got %s: %q, want STARTING that names --nomad-bridges", r.State, r.Message)
 		}
 		if err := w.cluster.Remove(t.Context(), used); err != nil {
 			t.Fatal(err)
@@ -126,7 +126,7 @@ func TestStatusBeforeNomadAnsweredIsAProblem(t *testing.T) {
 		w.run()
 		w.idle()
 		if told := problem(t, w.cluster, nomadSubject); told != "" {
-			t.Errorf("and then %q", told)
+			t.Errorf("and then %q, want \"\"", told)
 		}
 	})
 }
@@ -206,7 +206,7 @@ func TestRunnersAreRemovedAtTheEnd(t *testing.T) {
 		w.run()
 		time.Sleep(time.Second)
 		if w.stop(); count() != 4 {
-			t.Errorf("%d jobs and variables are there after the end of one that didn't own them", count())
+			t.Errorf("%d jobs and variables are there after the end of one that didn't own them, want 4", count())
 		}
 		w.locked(func() { w.lockless = false })
 		w.run()
@@ -226,7 +226,7 @@ func TestRunnersAreRemovedAtTheEnd(t *testing.T) {
 		began := time.Now()
 		w.stop()
 		if took := time.Since(began); took > 5*time.Second || w.ended == nil || !strings.Contains(w.ended.Error(), "left") {
-			t.Errorf("without Nomad it ended after %s: %v", took, w.ended)
+			t.Errorf("without Nomad it ended after %s: got %v, want an error about what is left", took, w.ended)
 		}
 	})
 }

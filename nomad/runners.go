@@ -19,9 +19,9 @@ type runners struct {
 	entries  map[runtime.RunnerID]*entry
 	removed  map[runtime.RunnerID]int // the change at which a runner was forgotten
 	past     health.RemovedRunners
-	change   int      // number of changes by this server; a list that began earlier lacks the later ones
-	highest  uint64   // index of the newest registered job: an older list is ignored
-	observed observed // in the last list
+	change   int         // number of changes by this server; a list that began earlier lacks the later ones
+	highest  uint64      // index of the newest registered job: an older list is ignored
+	observed observation // in the last list
 }
 
 type entry struct {

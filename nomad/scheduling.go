@@ -26,18 +26,18 @@ const (
 
 type schedule struct {
 	rounds *listing.Rounds
-	last   atomic.Pointer[scheduled]
+	last   atomic.Pointer[scheduleSnapshot]
 }
 
-// scheduled is a schedule at one moment, newest first. It is never modified.
-type scheduled struct {
+// scheduleSnapshot is a schedule at one moment, newest first. It is never modified.
+type scheduleSnapshot struct {
 	at          time.Time
 	evaluations []runtime.Evaluation
 	allocations []runtime.Allocation
 }
 
 // known returns a schedule that is at most scheduleFresh old, or reads one for all waiting callers.
-func (c *Cluster) known(ctx context.Context) (*scheduled, error) {
+func (c *Cluster) known(ctx context.Context) (*scheduleSnapshot, error) {
 	if err := c.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -102,8 +102,8 @@ func (c *Cluster) listSchedule(ctx context.Context) error {
 }
 
 // scheduled converts evaluations and the allocations of the last refresh.
-func (c *Cluster) scheduled(evaluations []*api.Evaluation) *scheduled {
-	s := &scheduled{at: time.Now()}
+func (c *Cluster) scheduled(evaluations []*api.Evaluation) *scheduleSnapshot {
+	s := &scheduleSnapshot{at: time.Now()}
 	ids := listing.IdentifyEvaluations(evaluations)
 	slices.SortFunc(evaluations, func(a, b *api.Evaluation) int {
 		return cmp.Or(cmp.Compare(b.CreateIndex, a.CreateIndex), cmp.Compare(b.ID, a.ID))

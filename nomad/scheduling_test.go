@@ -101,7 +101,7 @@ func TestSchedulingIsReadOnceForAllCallers(t *testing.T) {
 		var c Cluster
 		c.group = &connection.Group{}
 		c.refresher.synced = closed()
-		c.schedule.last.Store(&scheduled{at: time.Now(), evaluations: []runtime.Evaluation{{ID: "1"}}})
+		c.schedule.last.Store(&scheduleSnapshot{at: time.Now(), evaluations: []runtime.Evaluation{{ID: "1"}}})
 		if page, total, err := c.Evaluations(t.Context(), runtime.EvaluationFilter{}); err != nil || total != 1 || len(page) != 1 {
 			t.Errorf("%v, %d, %v", page, total, err)
 		}

@@ -18,7 +18,6 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"github.com/rockpool/rockpool/nomad/bridges"
 	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/nomad/job"
 	"github.com/rockpool/rockpool/nomad/listing"
@@ -43,7 +42,7 @@ type sim struct {
 	locked     bool
 	lockless   bool          // it answers, but gives no lock
 	slowLock   time.Duration // how long its answer takes
-	unplaced   bool          // jobs get no place yet
+	unplaced   bool          // jobs get no allocation yet
 	lockedAt   time.Time     // when the lock was acquired or renewed last
 	node       api.NodeListStub
 	streams    map[chan string]bool
@@ -124,20 +123,20 @@ func (l pipeListener) Accept() (net.Conn, error) {
 func (l pipeListener) Close() error   { return nil }
 func (l pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "sim"} }
 
-// A refused is an answer that isn't 200.
-type refused struct {
+// A refusedAnswer is an answer that isn't 200.
+type refusedAnswer struct {
 	status int
 	text   string
 	body   any
 }
 
-func (e *refused) Error() string { return e.text }
+func (e *refusedAnswer) Error() string { return e.text }
 
 func (s *sim) answer(w http.ResponseWriter, r *http.Request, pattern string, handle func(*http.Request) (any, error)) {
 	s.mu.Lock()
 	s.calls[pattern]++
 	var body any
-	err := error(&refused{status: 500, text: "No cluster leader"})
+	err := error(&refusedAnswer{status: 500, text: "No cluster leader"})
 	if !s.leaderless {
 		body, err = handle(r)
 	}
@@ -152,7 +151,7 @@ func (s *sim) answer(w http.ResponseWriter, r *http.Request, pattern string, han
 	w.Header().Set("X-Nomad-Index", strconv.FormatUint(index, 10))
 	w.Header().Set("X-Nomad-LastContact", "0")
 	w.Header().Set("X-Nomad-KnownLeader", "true")
-	var e *refused
+	var e *refusedAnswer
 	if errors.As(err, &e) {
 		w.WriteHeader(e.status)
 		if e.body != nil {
@@ -193,12 +192,12 @@ func (s *sim) listJobs(r *http.Request) (any, error) {
 func (s *sim) register(r *http.Request) (any, error) {
 	var request api.JobRegisterRequest
 	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
-		return nil, &refused{status: 400, text: err.Error()}
+		return nil, &refusedAnswer{status: 400, text: err.Error()}
 	}
 	wanted := request.Job
 	old := s.jobs[*wanted.ID]
 	if request.EnforceIndex && (old == nil && request.JobModifyIndex != 0 || old != nil && *old.JobModifyIndex != request.JobModifyIndex) {
-		return nil, &refused{status: 500, text: "Enforcing job modify index: it is another"}
+		return nil, &refusedAnswer{status: 500, text: "Enforcing job modify index: it is another"}
 	}
 	s.index++
 	wanted.Stop, wanted.Version, wanted.JobModifyIndex = new(false), new(uint64(0)), new(s.index)
@@ -256,7 +255,7 @@ func (s *sim) readJob(r *http.Request) (any, error) {
 	if job := s.jobs[r.PathValue("id")]; job != nil {
 		return job, nil
 	}
-	return nil, &refused{status: 404, text: "job not found"}
+	return nil, &refusedAnswer{status: 404, text: "job not found"}
 }
 
 func (s *sim) deregister(r *http.Request) (any, error) {
@@ -293,7 +292,7 @@ func (s *sim) listNodes(*http.Request) (any, error)       { return []*api.NodeLi
 func (s *sim) readEvaluation(r *http.Request) (any, error) {
 	i := slices.IndexFunc(s.evals, func(e *api.Evaluation) bool { return e.ID == r.PathValue("id") })
 	if i < 0 {
-		return nil, &refused{status: 404, text: "eval not found"}
+		return nil, &refusedAnswer{status: 404, text: "eval not found"}
 	}
 	return s.evals[i], nil
 }
@@ -312,13 +311,13 @@ func (s *sim) readVariable(r *http.Request) (any, error) {
 	if v := s.vars[r.PathValue("path")]; v != nil {
 		return v, nil
 	}
-	return nil, &refused{status: 404, text: "variable not found"}
+	return nil, &refusedAnswer{status: 404, text: "variable not found"}
 }
 
 func (s *sim) writeVariable(r *http.Request) (any, error) {
 	var v api.Variable
 	if err := json.NewDecoder(r.Body).Decode(&v); err != nil {
-		return nil, &refused{status: 400, text: err.Error()}
+		return nil, &refusedAnswer{status: 400, text: err.Error()}
 	}
 	query := r.URL.Query()
 	if query.Has("lock-acquire") || query.Has("lock-renew") || query.Has("lock-release") {
@@ -341,7 +340,7 @@ func (s *sim) writeVariable(r *http.Request) (any, error) {
 		if conflict == nil {
 			conflict = &api.Variable{Path: v.Path}
 		}
-		return nil, &refused{status: 409, body: conflict}
+		return nil, &refusedAnswer{status: 409, body: conflict}
 	}
 	s.index++
 	v.CreateIndex, v.ModifyIndex, v.CreateTime = s.index, s.index, time.Now().UnixNano()
@@ -420,7 +419,7 @@ func (s *sim) signal(r *http.Request) (any, error) {
 	var request api.AllocSignalRequest
 	err := json.NewDecoder(r.Body).Decode(&request)
 	if err != nil || request.Signal != "SIGCONT" || request.Task != job.TaskName {
-		return nil, &refused{status: 400, text: fmt.Sprintf("%+v", request)}
+		return nil, &refusedAnswer{status: 400, text: fmt.Sprintf("%+v", request)}
 	}
 	s.stuck = s.unhealed
 	return struct{}{}, nil
@@ -428,7 +427,7 @@ func (s *sim) signal(r *http.Request) (any, error) {
 
 // openBridge stands for alloc exec and the agent's bridge: package yamux shares
 // timers between bubbles, which they don't allow.
-func (s *sim) openBridge(ctx context.Context, _ *connection.Client, _, allocation string, _ job.AgentAccess) (bridges.Session, error) {
+func (s *sim) openBridge(ctx context.Context, _ *connection.Client, _, allocation string, _ job.AgentAccess) (bridgeSession, error) {
 	if err := backoff.Sleep(ctx, 3*time.Millisecond); err != nil {
 		return nil, err
 	}

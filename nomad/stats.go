@@ -7,7 +7,6 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"github.com/rockpool/rockpool/nomad/bridges"
 	"github.com/rockpool/rockpool/nomad/connection"
 	"github.com/rockpool/rockpool/nomad/listing"
 	"github.com/rockpool/rockpool/nomad/state"
@@ -28,7 +27,7 @@ type Stats struct {
 	Calls     connection.Stats
 	Lock      state.LockStats
 	LockLasts time.Duration // after which a lock that isn't renewed is free
-	Bridges   bridges.Stats
+	Bridges   BridgeStats
 }
 
 // Stats returns the counts so far, and what the last lists said. It doesn't call Nomad.
@@ -49,8 +48,8 @@ func (c *Cluster) Stats() Stats {
 // counts are the counters for the phases of a start on Nomad. They are atomic.
 type counts struct{ *health.TaskCounts }
 
-// observed is what the last lists said of all runners. It is replaced as a whole.
-type observed struct {
+// observation is what the last lists said of all runners. It is replaced as a whole.
+type observation struct {
 	stats  Stats                       // the numbers of evaluations, and what nodes have promised
 	leaks  map[runtime.RunnerID]string // runners that are removed incompletely, and what is left
 	strays map[runtime.RunnerID]bool   // runners whose allocation runs without a job
@@ -142,7 +141,7 @@ func (c *counts) gone(e *entry) {
 
 // observe records what a listing says of all runners, and the leaks. It counts new leaks.
 func (r *runners) observe(t *snapshot, leaks map[runtime.RunnerID]string, c *counts) {
-	s := observed{stats: Stats{Lacking: map[listing.Dimension]int{}}, leaks: leaks, strays: map[runtime.RunnerID]bool{}}
+	s := observation{stats: Stats{Lacking: map[listing.Dimension]int{}}, leaks: leaks, strays: map[runtime.RunnerID]bool{}}
 	for id, e := range r.entries {
 		if e.leak != "" {
 			s.leaks[id] = e.leak

@@ -74,7 +74,7 @@ func TestTasksAreCounted(t *testing.T) {
 		w.run()
 		time.Sleep(2 * w.config.LockTTL)
 		if r := w.state(kept); r.State != runtime.RunnerIdle {
-			t.Errorf("it is %s", r.State)
+			t.Errorf("it is %s, want %s", r.State, runtime.RunnerIdle)
 		}
 		w.wantTasks(health.TaskStats{Restores: 1, Lost: 1})
 	})
@@ -122,7 +122,7 @@ func TestPhasesOfAStart(t *testing.T) {
 		w.locked(func() { w.pulling = false })
 		time.Sleep(5 * time.Second)
 		if r := w.state(id); r.State != runtime.RunnerIdle {
-			t.Fatalf("it is %s", r.State)
+			t.Fatalf("it is %s, want %s", r.State, runtime.RunnerIdle)
 		}
 		phases := w.cluster.Stats().Tasks.Phases
 		if n := phases[health.PhaseStart].Count() + phases[health.PhasePoststart].Count(); n != 0 {
@@ -197,7 +197,7 @@ func TestLeaks(t *testing.T) {
 		w.locked(func() { delete(w.vars, w.cluster.names().Claim(id)) })
 		leaks(1, 1, "its job is gone")
 		if n := w.cluster.Stats().Tasks.RemovalFailures; n != 0 {
-			t.Errorf("%d removals failed", n)
+			t.Errorf("%d removals failed, want 0", n)
 		}
 		w.locked(func() {
 			w.undead = false

@@ -32,7 +32,7 @@ type world struct {
 	ended   error // of the last stop
 	env     runtime.Environment
 	started []runtime.RunnerID
-	removed map[runtime.RunnerID]bool          // false: it was tried
+	removed map[runtime.RunnerID]bool          // false means it was tried
 	claims  map[runtime.RunnerID]runtime.Claim // that were stored, the last of each
 }
 

@@ -11,12 +11,12 @@ func TestToolsAreOfflineOnlyWithoutANetwork(t *testing.T) {
 		own  []Variable
 		want string
 	}{
-		"no network":        {Environment{Isolation: IsolationNamespaces}, nil, "GOPROXY=off"},
-		"exposed ports":     {Environment{Isolation: IsolationGVisor, Network: Network{ExposedPorts: []int{80}}}, nil, "GOPROXY=off"},
-		"a network":         {Environment{Isolation: IsolationCluster, Network: Network{Access: true}}, nil, ""},
-		"the node's":        {Environment{Isolation: IsolationNone}, nil, ""},
-		"the image's value": {Environment{Isolation: IsolationCluster, Pin: ImagePin{Variables: []Variable{{Name: "GOPROXY", Value: "file:///mods"}}}}, nil, "GOPROXY=file:///mods"},
-		"its own value":     {Environment{Isolation: IsolationNamespaces}, []Variable{{Name: "GOPROXY", Value: ""}}, "GOPROXY="},
+		"no network":              {Environment{Isolation: IsolationNamespaces}, nil, "GOPROXY=off"},
+		"exposed ports":           {Environment{Isolation: IsolationGVisor, Network: Network{ExposedPorts: []int{80}}}, nil, "GOPROXY=off"},
+		"a network":               {Environment{Isolation: IsolationCluster, Network: Network{Access: true}}, nil, ""},
+		"no isolation":            {Environment{Isolation: IsolationNone}, nil, ""},
+		"the image's value":       {Environment{Isolation: IsolationCluster, Pin: ImagePin{Variables: []Variable{{Name: "GOPROXY", Value: "file:///mods"}}}}, nil, "GOPROXY=file:///mods"},
+		"the environment's value": {Environment{Isolation: IsolationNamespaces}, []Variable{{Name: "GOPROXY", Value: ""}}, "GOPROXY="},
 	} {
 		all, _ := test.env.CommandVariables(false, false, test.own)
 		got := ""

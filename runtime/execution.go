@@ -33,7 +33,7 @@ type Execution struct {
 	Usage         Usage          `json:"usage"`
 	StartedWarm   *bool          `json:"startedWarm,omitempty"` // nil means no interpreter is loaded, or not started
 	ColdReason    *string        `json:"coldReason,omitempty"`  // why it didn't start warm, for people
-	Marks         Marks          `json:"marks"`
+	Timestamps    Timestamps     `json:"timestamps"`
 
 	Losses   []OutputLoss `json:"losses,omitempty"`   // ordered by offset
 	LogBytes *int64       `json:"logBytes,omitempty"` // size of its output log when it ended; nil means unfinished
@@ -150,8 +150,8 @@ type UsageNow struct {
 	OutputBytes              int64
 }
 
-// Marks are the times of an execution's transitions; the zero value means not yet, or never.
-type Marks struct {
+// Timestamps are the times of an execution's transitions; the zero value means not yet, or never.
+type Timestamps struct {
 	QueuedAt      time.Time `json:"queuedAt"`  // accepted and stored
 	StartedAt     time.Time `json:"startedAt"` // the agent started the command
 	FirstOutputAt time.Time `json:"firstOutputAt"`

@@ -11,12 +11,12 @@ func TestLossAt(t *testing.T) {
 		losses string
 		want   map[int64]LossCause
 	}{
-		"none":   {`[]`, map[int64]LossCause{0: "", 1000: ""}},
-		"closed": {`[{"from":100,"to":200,"cause":"A"}]`, map[int64]LossCause{99: "", 100: "A", 199: "A", 200: "", 500: ""}},
-		"open":   {`[{"from":100,"cause":"A"}]`, map[int64]LossCause{99: "", 100: "A", 1000: "A"}},
-		"several": {`[{"from":100,"to":200,"cause":"A"},{"from":200,"to":300,"cause":"B"},{"from":400,"cause":"A"}]`,
+		"no loss":     {`[]`, map[int64]LossCause{0: "", 1000: ""}},
+		"closed loss": {`[{"from":100,"to":200,"cause":"A"}]`, map[int64]LossCause{99: "", 100: "A", 199: "A", 200: "", 500: ""}},
+		"open loss":   {`[{"from":100,"cause":"A"}]`, map[int64]LossCause{99: "", 100: "A", 1000: "A"}},
+		"several losses": {`[{"from":100,"to":200,"cause":"A"},{"from":200,"to":300,"cause":"B"},{"from":400,"cause":"A"}]`,
 			map[int64]LossCause{0: "", 150: "A", 250: "B", 350: "", 450: "A"}},
-		"of an older server": {`[{"from":0,"cause":"A"},{"from":100,"cause":"B"}]`, map[int64]LossCause{0: "A", 99: "A", 100: "B", 1000: "B"}},
+		"losses without ends": {`[{"from":0,"cause":"A"},{"from":100,"cause":"B"}]`, map[int64]LossCause{0: "A", 99: "A", 100: "B", 1000: "B"}},
 	} {
 		var x Execution
 		if err := json.Unmarshal([]byte(test.losses), &x.Losses); err != nil {

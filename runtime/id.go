@@ -38,6 +38,12 @@ func NewTicketID() TicketID { return TicketID(newID()) }
 // NewWaitingID returns a unique id for a waiting claim; it sorts like a [RunnerID].
 func NewWaitingID() string { return newID() }
 
+// NewAllocationID returns a unique id.
+func NewAllocationID() AllocationID { return AllocationID(newID()) }
+
+// NewEvaluationID returns a unique id.
+func NewEvaluationID() EvaluationID { return EvaluationID(newID()) }
+
 // newID returns a UUID of version 7 (RFC 9562): 48 bits of milliseconds, then a counter and random
 // bits, so that later ids sort later.
 func newID() string { return uuid.Must(uuid.NewV7()).String() }

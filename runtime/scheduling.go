@@ -126,7 +126,7 @@ const (
 	DimensionWorkspace Dimension = "WORKSPACE"
 )
 
-// An Allocation is a runner's place on a machine. It is kept for display only.
+// An Allocation is a runner's reservation of a machine's resources. It is kept for display only.
 type Allocation struct {
 	ID            AllocationID
 	RunnerID      RunnerID

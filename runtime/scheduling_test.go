@@ -10,7 +10,7 @@ func TestEvaluationsAreTimed(t *testing.T) {
 	var never time.Time
 	for name, test := range map[string]struct {
 		dequeued, ended time.Time
-		waited, worked  int // seconds; worked -1: it didn't
+		waited, worked  int // seconds; -1 means that it didn't work
 	}{
 		"pending":                          {never, never, 100, -1},
 		"blocked, never tried itself":      {at(-1), never, 100, -1},
@@ -31,6 +31,6 @@ func TestEvaluationsAreTimed(t *testing.T) {
 		}
 	}
 	if waited := (Evaluation{CreatedAt: at(5)}).Waited(at(0)); waited != 0 {
-		t.Errorf("made in the future: %v", waited)
+		t.Errorf("made in the future: got %v, want 0", waited)
 	}
 }

@@ -41,8 +41,8 @@ func TestUnstoredAuditEntriesAreLogged(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.audit.Run(ctx); err == nil || unlessStopping(err) == nil || !strings.Contains(err.Error(), "3 entries of the audit log were not stored: store the audit log: it is away") {
-		t.Error(err)
+	if err := s.audit.Run(ctx); err == nil || unlessStopping(err) == nil || !strings.Contains(err.Error(), "3 entries") {
+		t.Errorf("got %v, want the 3 entries that were not stored", err)
 	}
 	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
 	if len(lines) != 4 || !strings.Contains(lines[0], `"entries":3`) {
@@ -68,12 +68,12 @@ func TestSignInsNeedTheAuditLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	book := identity.New(identity.Config{Store: db, Key: make([]byte, 32), Logger: zap.NewNop()})
+	registry := identity.New(identity.Config{Store: db, Key: make([]byte, 32), Logger: zap.NewNop()})
 	log, err := audit.New(audit.Config{Store: db})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := sessions{book, log, true}
+	s := sessions{registry, log, true}
 	who := signin.Identity{Subject: "s", Name: "Ada", Role: access.Admin, Expires: time.Now().Add(time.Hour)}
 	secret, err := s.Begin(t.Context(), who)
 	if err != nil {
@@ -83,34 +83,34 @@ func TestSignInsNeedTheAuditLog(t *testing.T) {
 		log.Append(audit.Entry{Action: "a"})
 	}
 	if _, err := s.Begin(t.Context(), who); !errors.Is(err, audit.ErrFull) {
-		t.Error("a sign-in:", err)
+		t.Errorf("a sign-in: got %v, want %v", err, audit.ErrFull)
 	}
-	if all := book.Tokens(access.Server(), true); len(all) != 1 {
+	if all := registry.Tokens(access.Server(), true); len(all) != 1 {
 		t.Errorf("there are these sessions: %+v", all)
 	}
 	if err := s.End(t.Context(), secret); err != nil {
 		t.Error("a sign-out:", err)
 	}
-	if _, err := book.Authenticate(secret); runtime.CodeOf(err) != runtime.CodeUnauthenticated {
-		t.Error("after the sign-out:", err)
+	if _, err := registry.Authenticate(secret); runtime.CodeOf(err) != runtime.CodeUnauthenticated {
+		t.Errorf("after the sign-out: got %v, want UNAUTHENTICATED", err)
 	}
 	if _, err := s.Begin(t.Context(), who); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
-		t.Error("a sign-in without a tenant:", err)
+		t.Errorf("a sign-in without a tenant: got %v, want CLUSTER_UNAVAILABLE", err)
 	}
 }
 
 // TestFailedSignInsAreBounded in the audit log: a person without a tenant can try any number of times.
 func TestFailedSignInsAreBounded(t *testing.T) {
-	book := identity.New(identity.Config{Key: make([]byte, 32), Logger: zap.NewNop()})
+	registry := identity.New(identity.Config{Key: make([]byte, 32), Logger: zap.NewNop()})
 	recorded := 0
 	log, err := audit.New(audit.Config{Store: gone{}, Unstored: func(entries []json.RawMessage) { recorded += len(entries) }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 1000 {
-		_, err := sessions{book, log, false}.Begin(t.Context(), signin.Identity{Name: "Ada", Tenant: "none", Role: access.Client})
+		_, err := sessions{registry, log, false}.Begin(t.Context(), signin.Identity{Name: "Ada", Tenant: "none", Role: access.Client})
 		if !errors.Is(err, signin.ErrUnknownTenant) {
-			t.Fatal(err)
+			t.Fatalf("got %v, want %v", err, signin.ErrUnknownTenant)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())

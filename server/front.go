@@ -13,7 +13,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/clients"
-	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/config"
 	"github.com/rockpool/rockpool/server/connections"
 	"github.com/rockpool/rockpool/server/routes"
@@ -58,7 +57,7 @@ func (s *Server) newHTTP(streams context.Context, known *clients.Limiter, reques
 	server := &http.Server{
 		Handler:           s.handlers(streams, known, requests),
 		BaseContext:       func(net.Listener) context.Context { return streams },
-		ConnContext:       socket.ConnContext,
+		ConnContext:       clients.ConnContext,
 		ReadHeaderTimeout: 10 * time.Second, // includes the TLS handshake
 		MaxHeaderBytes:    maxHead,
 		IdleTimeout:       2 * time.Minute,
@@ -106,7 +105,7 @@ func (s *Server) openListeners(ctx context.Context) (err error) {
 		if err != nil {
 			return fmt.Errorf("%w; set another address with --peer-listen", err)
 		}
-		s.peers = connections.Patient(peers)
+		s.peers = connections.WithDeadlines(peers)
 	}
 	if s.config.DebugAddress != "" {
 		if s.debug, err = (&net.ListenConfig{}).Listen(ctx, "tcp", s.config.DebugAddress); err != nil {
@@ -129,7 +128,7 @@ func (s *Server) listen(ctx context.Context) (net.Listener, error) {
 	for end := time.Now().Add(listenPatience); ; {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, network, address)
 		if err == nil {
-			return connections.Patient(listener), nil
+			return connections.WithDeadlines(listener), nil
 		}
 		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
 			if errors.Is(err, syscall.EADDRINUSE) && s.Socket == "" {

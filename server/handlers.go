@@ -26,15 +26,19 @@ import (
 // of a request". Compatible APIs and downloads authenticate their callers themselves.
 func (s *Server) handlers(streams context.Context, known *clients.Limiter, requests requests) http.Handler {
 	people := s.signIn()
+	var session func(r *http.Request) (secret string, ok bool)
+	if s.config.OIDC.Issuer != "" {
+		session = people.Secret
+	}
 	gate := &routes.Gate{
-		Hosts: s.config.AllowedHosts, Origins: s.config.AllowedOrigins, Open: s.book.Open, Logger: s.logger.Named("graph"),
-		Pages: web.New().Serve, SignIn: people, Next: s.routes(known, people.Secret),
+		Hosts: s.config.AllowedHosts, Origins: s.config.AllowedOrigins, Open: s.registry.Open, Logger: s.logger.Named("graph"),
+		Pages: web.New().Serve, SignIn: people, Next: s.routes(known, session),
 	}
 	return known.Handler(s.access.Handler(requests.handler(streams, gate)))
 }
 
 // routes returns the handler of all addresses except those of the dashboard and sign-in. session returns
-// the session in a request's cookie.
+// the session in a request's cookie; nil without sign-in.
 func (s *Server) routes(known *clients.Limiter, session func(r *http.Request) (secret string, ok bool)) http.Handler {
 	c, logger := s.config, s.logger.Named("graph")
 	languages := c.Recipes
@@ -42,7 +46,7 @@ func (s *Server) routes(known *clients.Limiter, session func(r *http.Request) (s
 		languages = language.Default()
 	}
 	measured, links := versions.New(&s.Engine.Services, languages), download.NewLinks(s.key)
-	admission := &routes.Admission{Registry: s.book, Session: session, Failed: s.Engine.FailureRecorder()}
+	admission := &routes.Admission{Registry: s.registry, Session: session, Failed: s.Engine.FailureRecorder()}
 	settings := transport.Settings{MaxBody: c.MaxBody, Peers: known, Operation: routes.Operation, Admit: admission.Admit}.WithDefaults()
 	starting := transport.Starting{Over: s.Engine.Restored()}
 	o := routes.Options{

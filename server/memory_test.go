@@ -4,7 +4,6 @@ import (
 	"context"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -23,32 +22,32 @@ func TestMemoryIsReturnedAfterABurst(t *testing.T) {
 		now  memoryReading
 		due  bool
 	}{
-		{"at rest", memoryReading{40 * mib, 20 * mib, 100 * mib}, false},
-		{"a little more", memoryReading{110 * mib, 100 * mib, 101 * mib}, false},
-		{"a flood begins", memoryReading{600 * mib, 500 * mib, 700 * mib}, false},
-		{"it goes on", memoryReading{650 * mib, 600 * mib, 1500 * mib}, false},
-		{"it is over", memoryReading{650 * mib, 600 * mib, 1501 * mib}, true},
-		{"memory was given back", memoryReading{50 * mib, 20 * mib, 1502 * mib}, false},
-		{"much is needed", memoryReading{600 * mib, 800 * mib, 2200 * mib}, false},
-		{"and stays", memoryReading{600 * mib, 800 * mib, 2201 * mib}, true},
-		{"it was in use", memoryReading{590 * mib, 800 * mib, 2202 * mib}, false},
-		{"and stays in use", memoryReading{590 * mib, 800 * mib, 2203 * mib}, true},
-		{"1", memoryReading{590 * mib, 800 * mib, 2204 * mib}, false},
-		{"2", memoryReading{590 * mib, 800 * mib, 2205 * mib}, false},
-		{"3", memoryReading{590 * mib, 800 * mib, 2206 * mib}, false},
-		{"and then twice as long", memoryReading{590 * mib, 800 * mib, 2207 * mib}, true},
-		{"others work meanwhile", memoryReading{700 * mib, 800 * mib, 3200 * mib}, false},
-		{"garbage was collected, and most was", memoryReading{700 * mib, 100 * mib, 4200 * mib}, true},
-		{"without GOGC", memoryReading{100 * mib, 1<<64 - 1, 5000 * mib}, false},
+		{"at rest: not due", memoryReading{40 * mib, 20 * mib, 100 * mib}, false},
+		{"a little more: not due", memoryReading{110 * mib, 100 * mib, 101 * mib}, false},
+		{"flood begins: not due", memoryReading{600 * mib, 500 * mib, 700 * mib}, false},
+		{"flood continues: not due", memoryReading{650 * mib, 600 * mib, 1500 * mib}, false},
+		{"flood over: due", memoryReading{650 * mib, 600 * mib, 1501 * mib}, true},
+		{"memory returned: not due", memoryReading{50 * mib, 20 * mib, 1502 * mib}, false},
+		{"much is needed: not due", memoryReading{600 * mib, 800 * mib, 2200 * mib}, false},
+		{"much is still needed: due", memoryReading{600 * mib, 800 * mib, 2201 * mib}, true},
+		{"memory in use: not due", memoryReading{590 * mib, 800 * mib, 2202 * mib}, false},
+		{"memory still in use: due", memoryReading{590 * mib, 800 * mib, 2203 * mib}, true},
+		{"first of a longer pause", memoryReading{590 * mib, 800 * mib, 2204 * mib}, false},
+		{"second of a longer pause", memoryReading{590 * mib, 800 * mib, 2205 * mib}, false},
+		{"third of a longer pause", memoryReading{590 * mib, 800 * mib, 2206 * mib}, false},
+		{"pause twice as long: due", memoryReading{590 * mib, 800 * mib, 2207 * mib}, true},
+		{"others work: not due", memoryReading{700 * mib, 800 * mib, 3200 * mib}, false},
+		{"most was garbage: due", memoryReading{700 * mib, 100 * mib, 4200 * mib}, true},
+		{"no GOGC: not due", memoryReading{100 * mib, 1<<64 - 1, 5000 * mib}, false},
 	} {
 		due := r.due(step.now)
 		if due != step.due {
-			t.Errorf("%s: %v", step.name, due)
+			t.Errorf("%s: got %t, want %t", step.name, due, step.due)
 		}
 		if due {
 			now := step.now
 			now.held = 45 * mib
-			if strings.HasPrefix(step.name, "and") { // it is in use
+			if step.now.goal == 800*mib { // it is in use
 				now.held = 590 * mib
 			}
 			r.returned(now)

@@ -54,6 +54,6 @@ func TestProfilesEndWithTheServer(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := listener.Accept(); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("it still listens: %v", err)
+		t.Errorf("it still listens: got %v, want %v", err, net.ErrClosed)
 	}
 }

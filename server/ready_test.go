@@ -15,14 +15,14 @@ func TestReady(t *testing.T) {
 		known int
 		want  bool
 	}{
-		{"nothing is known yet", pools{}, 1, false},
-		{"none is idle", pools{"a": {Size: 2, Starting: 2}}, 1, false},
-		{"one is idle", pools{"a": {Size: 2}, "b": {Size: 1, Idle: 1}}, 3, true},
-		{"nobody wants one", pools{"a": {Size: 0}}, 1, true},
-		{"no environments", pools{}, 0, true},
+		{"unknown pools: not ready", pools{}, 1, false},
+		{"no idle runner: not ready", pools{"a": {Size: 2, Starting: 2}}, 1, false},
+		{"one idle runner: ready", pools{"a": {Size: 2}, "b": {Size: 1, Idle: 1}}, 3, true},
+		{"no runners wanted: ready", pools{"a": {Size: 0}}, 1, true},
+		{"no environments: ready", pools{}, 0, true},
 	} {
 		if got := ready(test.pools, test.known); got != test.want {
-			t.Errorf("%s: %v", test.name, got)
+			t.Errorf("%s: got %v, want %v", test.name, got, test.want)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"github.com/rockpool/rockpool/compat"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/server/routes"
 )
 
@@ -24,7 +24,7 @@ func newRequests() requests { return requests{semaphore.NewWeighted(math.MaxInt6
 // handler serves with next and counts requests. After wait was called, it refuses them with 503. Work
 // may continue after its request. It counts until it ends. The end of the context `ends` cancels it.
 func (r requests) handler(ends context.Context, next http.Handler) http.Handler {
-	life := compat.Life{Ends: ends, Enter: func() func() {
+	life := clients.Life{Ends: ends, Enter: func() func() {
 		if !r.open.TryAcquire(1) {
 			return func() {} // wait was called, so the work ends immediately
 		}

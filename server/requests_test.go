@@ -32,7 +32,7 @@ func TestWaitIncludesHijackedConnections(t *testing.T) {
 			asked.Go(func() {
 				time.Sleep(time.Millisecond)
 				if code := ask(); code != http.StatusServiceUnavailable {
-					t.Errorf("a late one was answered with %d", code)
+					t.Errorf("a late one was answered with %d, want %d", code, http.StatusServiceUnavailable)
 				}
 			})
 			if r.wait(); time.Since(began) != want {

@@ -76,11 +76,11 @@ type Server struct {
 
 // callers has the server's data about its callers. Open sets it.
 type callers struct {
-	key    []byte // signs download URLs and grants
-	book   *identity.Registry
-	quotas *quota.Ledger
-	memory *quota.Memory // for what is kept for them
-	audit  *audit.Log
+	key      []byte // signs download URLs and grants
+	registry *identity.Registry
+	quotas   *quota.Ledger
+	memory   *quota.Memory // for what is kept for them
+	audit    *audit.Log
 }
 
 // New returns a server for a checked configuration.
@@ -124,33 +124,33 @@ func (s *Server) Open(ctx context.Context) (err error) {
 	s.quotas = quota.New()
 	memory, _, _ := serverMemory() // limitMemory has logged it
 	s.memory = quota.NewMemory(keptMemory(memory))
-	s.book = identity.New(identity.Config{
+	s.registry = identity.New(identity.Config{
 		Store: s.store, FirstToken: s.config.Token, Open: s.config.Token == "" && s.config.OIDC.Issuer == "", Key: s.key, Quotas: s.quotas, Logger: s.logger.Named("identity"),
 		Free: func(ctx context.Context, id runtime.TenantID) error { return s.Engine.FreeTenant(ctx, id) },
 	})
-	if err := s.book.Load(ctx); err != nil {
+	if err := s.registry.Load(ctx); err != nil {
 		return fmt.Errorf("read the tokens: %w", err)
 	}
-	if s.book.Open() && s.Socket == "" {
+	if s.registry.Open() && s.Socket == "" {
 		s.logger.Info("no token is required: every process that reaches this address can do everything; rockpool token create changes that")
 	}
 	debug.FreeOSMemory() // starting copied the embedded programs: 20 MB that are no longer needed
-	// The engine needs the book and the quotas.
+	// The engine needs the registry and the quotas.
 	s.Engine = engine.New(s.cluster, s.store, engine.Config{
 		Dir: s.config.Data, Logger: s.logger.Named("engine"), Boot: timing.ReadBoot(),
 		Alert: pool.AlertRule{Threshold: s.config.AlertThreshold, Timeout: seconds(s.config.AlertTimeout)},
 		Keep:  seconds(s.config.KeepExecutions), KeepBytes: s.config.KeepBytes,
-		Memory: s.memory, Attacks: s.lastAttacks(), Quotas: s.quotas, Weight: s.weight, Led: s.readBook, Callers: s.book, Audit: s.audit,
+		Memory: s.memory, Attacks: s.lastAttacks(), Quotas: s.quotas, Weight: s.weight, OnLeader: s.readRegistry, Callers: s.registry, Audit: s.audit,
 	})
 	return nil
 }
 
-// readBook reads the tokens and tenants again, because other servers may have changed them.
-func (s *Server) readBook(ctx context.Context) error {
+// readRegistry reads the tokens and tenants again, because other servers may have changed them.
+func (s *Server) readRegistry(ctx context.Context) error {
 	if !s.store.Shared() {
 		return nil
 	}
-	if err := s.book.Load(ctx); err != nil {
+	if err := s.registry.Load(ctx); err != nil {
 		return fmt.Errorf("read the tokens: %w", err)
 	}
 	return nil
@@ -159,16 +159,16 @@ func (s *Server) readBook(ctx context.Context) error {
 // runRegistry runs the registry of tokens and tenants. While another server leads, it follows that server's changes.
 func (s *Server) runRegistry(ctx context.Context) error {
 	if s.store.Shared() {
-		if err := s.book.Follow(ctx, s.Engine.Restored()); err != nil {
+		if err := s.registry.Follow(ctx, s.Engine.Restored()); err != nil {
 			return err
 		}
 	}
-	return s.book.Run(ctx)
+	return s.registry.Run(ctx)
 }
 
 // weight returns the weight of a tenant's waiting claims.
 func (s *Server) weight(id runtime.TenantID) int {
-	t, _ := s.book.Tenant(id)
+	t, _ := s.registry.Tenant(id)
 	return max(t.Weight, runtime.DefaultWeight)
 }
 

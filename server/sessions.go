@@ -25,7 +25,7 @@ func (s *Server) signIn() *signin.SignIn {
 	return signin.New(signin.Options{
 		Issuer: c.Issuer, ClientID: c.ClientID, ClientSecret: c.ClientSecret, RedirectURL: c.RedirectURL, Scopes: c.Scopes,
 		RoleClaim: c.RoleClaim, Roles: rules, TenantClaim: c.TenantClaim, Lifetime: c.Session, CA: c.CA,
-		Sessions: sessions{s.book, s.audit, c.TenantClaim == ""},
+		Sessions: sessions{s.registry, s.audit, c.TenantClaim == ""},
 		Address:  func(r *http.Request) string { return clients.ClientAddress(r.Context()).String() },
 		Logger:   s.logger.Named("signin"),
 	})
@@ -39,10 +39,10 @@ func auditLines(setting string) string {
 	return setting
 }
 
-// sessions implements signin.Sessions with tokens of the book. If the provider names no tenants,
+// sessions implements signin.Sessions with tokens of the registry. If the provider names no tenants,
 // people act for all tenants, except that the role CLIENT acts for the default one.
 type sessions struct {
-	book       *identity.Registry
+	registry   *identity.Registry
 	log        *audit.Log
 	allTenants bool
 }
@@ -57,11 +57,11 @@ func (s sessions) Begin(ctx context.Context, who signin.Identity) (string, error
 	if err := s.log.Room(tenant); err != nil {
 		return "", err
 	}
-	if _, there := s.book.Tenant(who.Tenant); !there {
+	if _, there := s.registry.Tenant(who.Tenant); !there {
 		s.record(ctx, "signIn", access.Token{Name: identity.PersonName(who.Name, who.Subject), AllTenants: true}, clients.ClientAddress(ctx), runtime.Errorf(runtime.CodeForbidden, "no tenant"))
 		return "", signin.ErrUnknownTenant
 	}
-	made, secret, err := s.book.CreateToken(ctx, access.Server(), identity.NewToken{
+	made, secret, err := s.registry.CreateToken(ctx, access.Server(), identity.NewToken{
 		Kind: access.KindSession, Name: identity.PersonName(who.Name, who.Subject), Subject: who.Subject, Tenant: who.Tenant,
 		AllTenants: allTenants, Role: who.Role, Life: max(time.Until(who.Expires), time.Millisecond),
 	})
@@ -88,11 +88,11 @@ func (s sessions) record(ctx context.Context, action string, t access.Token, add
 
 // End implements signin.Sessions. It ends the session even if the audit log is full.
 func (s sessions) End(ctx context.Context, secret string) error {
-	t, ok := s.book.Token(secret)
+	t, ok := s.registry.Token(secret)
 	if !ok || t.Kind != access.KindSession {
 		return nil
 	}
-	_, err := s.book.RevokeToken(ctx, access.Server(), t.ID, false)
+	_, err := s.registry.RevokeToken(ctx, access.Server(), t.ID, false)
 	s.record(ctx, "signOut", t, clients.ClientAddress(ctx), err)
 	if runtime.CodeOf(err) == runtime.CodeInvalidInput { // the session has already ended
 		return nil

@@ -24,8 +24,8 @@ func TestSessionsAreTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	book := identity.New(identity.Config{Store: db, Key: make([]byte, 32), Logger: zap.NewNop()})
-	if _, _, err := book.PutTenant(t.Context(), "physics", nil, nil); err != nil {
+	registry := identity.New(identity.Config{Store: db, Key: make([]byte, 32), Logger: zap.NewNop()})
+	if _, _, err := registry.PutTenant(t.Context(), "physics", nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	log, err := audit.New(audit.Config{Store: db})
@@ -41,30 +41,30 @@ func TestSessionsAreTokens(t *testing.T) {
 		{false, "", access.Admin, true}, {false, "", access.Observer, true}, {false, "", access.Client, false},
 		{true, "physics", access.Admin, false}, {true, "", access.Admin, false},
 	} {
-		s := sessions{book, log, !test.named}
+		s := sessions{registry, log, !test.named}
 		who := signin.Identity{Subject: "s", Name: "Ada\x00", Tenant: test.tenant, Role: test.role, Expires: time.Now().Add(time.Hour)}
 		secret, err := s.Begin(t.Context(), who)
 		if err != nil {
 			t.Fatalf("%+v: %v", test, err)
 		}
-		caller, err := book.Authenticate(secret)
+		caller, err := registry.Authenticate(secret)
 		if p := caller.Principal; err != nil || p.Kind != access.KindSession || p.Tenant != test.tenant || p.AllTenants != test.all || p.Role != test.role || p.Name != "Ada" {
 			t.Errorf("%+v: %+v, %v", test, p, err)
 		}
-		if made, ok := book.Token(secret); !ok || made.Subject != "s" {
+		if made, ok := registry.Token(secret); !ok || made.Subject != "s" {
 			t.Errorf("%+v: the session is %+v", test, made)
 		}
 		if err := s.End(t.Context(), secret); err != nil {
 			t.Error(err)
 		}
-		if _, err := book.Authenticate(secret); runtime.CodeOf(err) != runtime.CodeUnauthenticated {
-			t.Errorf("%+v: it goes on: %v", test, err)
+		if _, err := registry.Authenticate(secret); runtime.CodeOf(err) != runtime.CodeUnauthenticated {
+			t.Errorf("%+v: it goes on: got %v, want UNAUTHENTICATED", test, err)
 		}
 		if err := s.End(t.Context(), secret); err != nil {
 			t.Errorf("again: %v", err)
 		}
 	}
-	if _, err := (sessions{book, log, false}).Begin(t.Context(), signin.Identity{Name: "a", Tenant: "none", Role: "ADMIN", Expires: time.Now().Add(time.Hour)}); !errors.Is(err, signin.ErrUnknownTenant) {
-		t.Errorf("an unknown tenant: %v", err)
+	if _, err := (sessions{registry, log, false}).Begin(t.Context(), signin.Identity{Name: "a", Tenant: "none", Role: "ADMIN", Expires: time.Now().Add(time.Hour)}); !errors.Is(err, signin.ErrUnknownTenant) {
+		t.Errorf("an unknown tenant: got %v, want %v", err, signin.ErrUnknownTenant)
 	}
 }

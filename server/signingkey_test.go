@@ -36,7 +36,7 @@ func TestSigningKeyIsKept(t *testing.T) {
 	if err := os.WriteFile(path, first[:5], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := signingKey(dir); err == nil || !strings.Contains(err.Error(), "remove it") {
-		t.Errorf("a damaged one: %v", err)
+	if _, err := signingKey(dir); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("a damaged key: got %v, want an error that names %s", err, path)
 	}
 }

@@ -31,7 +31,7 @@ func NewClient(stream io.ReadWriteCloser) (*Client, error) { return newClient(st
 
 func newClient(stream io.ReadWriteCloser, p patience) (*Client, error) {
 	g := &guard{stream: stream}
-	session, err := yamux.Client(joined{g, &joiner{to: stream}}, p.config(true))
+	session, err := yamux.Client(joinedStream{g, &joiner{to: stream}}, p.config(true))
 	if err != nil {
 		_ = stream.Close()
 		return nil, err

@@ -117,11 +117,11 @@ func (j *joiner) Write(b []byte) (int, error) {
 	return max(0, n-frameHeader), err
 }
 
-// joined is the stream that a session reads and writes.
-type joined struct {
+// joinedStream is the stream that a session reads and writes.
+type joinedStream struct {
 	*guard
 	joiner *joiner
 }
 
-func (j joined) Write(b []byte) (int, error) { return j.joiner.Write(b) }
-func (j joined) Close() error                { return j.stream.Close() }
+func (j joinedStream) Write(b []byte) (int, error) { return j.joiner.Write(b) }
+func (j joinedStream) Close() error                { return j.stream.Close() }

@@ -130,16 +130,16 @@ func (s *server) connect() (net.Conn, error) {
 	}
 }
 
-// watched reads a stream, and closes it when no byte has arrived for too long.
-type watched struct {
+// watchedStream reads a stream, and closes it when no byte has arrived for too long.
+type watchedStream struct {
 	stream io.ReadWriteCloser
 	most   time.Duration // longest time without a byte
 	timer  *time.Timer
 	late   atomic.Bool // set by the timer, before it closes stream
 }
 
-func newWatched(stream io.ReadWriteCloser, most time.Duration) *watched {
-	w := &watched{stream: stream, most: most}
+func newWatched(stream io.ReadWriteCloser, most time.Duration) *watchedStream {
+	w := &watchedStream{stream: stream, most: most}
 	w.timer = time.AfterFunc(most, func() {
 		w.late.Store(true)
 		_ = stream.Close()
@@ -149,7 +149,7 @@ func newWatched(stream io.ReadWriteCloser, most time.Duration) *watched {
 
 // Read implements io.Reader. Each byte begins a new period. After the timer has closed the stream
 // it isn't started again.
-func (w *watched) Read(b []byte) (int, error) {
+func (w *watchedStream) Read(b []byte) (int, error) {
 	n, err := w.stream.Read(b)
 	if n > 0 && w.timer.Stop() {
 		w.timer.Reset(w.most)

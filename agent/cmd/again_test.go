@@ -16,7 +16,7 @@ func TestCommandsRunAfterAnEndedOne(t *testing.T) {
 	loop := []string{"sh", "-c", "echo on; (setsid sleep 1000 &); while :; do :; done"}
 	for name, first := range map[string]struct {
 		start agent.Start
-		end   func(*agent.Session) error // after its first output; nil: it ends on its own
+		end   func(*agent.Session) error // after its first output; nil means it ends on its own
 		cause agent.Cause
 	}{
 		"a time limit":             {start: agent.Start{Argv: loop, TimeLimit: time.Second}, cause: agent.CauseTimeLimit},
@@ -48,7 +48,7 @@ func TestCommandsRunAfterAnEndedOne(t *testing.T) {
 					t.Fatalf("round %d: it ended by %s, not %s: %+v", round, r.exit.Cause, first.cause, r)
 				}
 				if left := b.left(t); left != "" {
-					t.Errorf("round %d: left: %q", round, left)
+					t.Errorf("round %d: left: %q, want \"\"", round, left)
 				}
 				for i := range 3 {
 					want := fmt.Sprint(i, "\n")

@@ -46,7 +46,7 @@ func TestTimeLimit(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	if left := b.left(t); left != "" {
-		t.Errorf("left: %q", left)
+		t.Errorf("left: got %q, want \"\"", left)
 	}
 }
 
@@ -104,7 +104,7 @@ func TestKill(t *testing.T) {
 				t.Errorf("killed after %v, and its grace is %v", took, test.grace)
 			}
 			if left := b.left(t); left != "" {
-				t.Errorf("left: %q", left)
+				t.Errorf("left: got %q, want \"\"", left)
 			}
 		})
 	}
@@ -148,7 +148,7 @@ func TestNoProcessOutlivesItsCommand(t *testing.T) {
 			t.Errorf("%s: printed %d bytes: %.30q; %+v", test.name, len(r.stdout), r.stdout, r.exit)
 		}
 		if left := b.left(t); left != "" {
-			t.Errorf("%s: left %q", test.name, left)
+			t.Errorf("%s: left %q, want \"\"", test.name, left)
 		}
 	}
 }
@@ -229,7 +229,7 @@ func forkBombs(t *testing.T, b *bed) {
 				t.Errorf("exit %+v", r.exit)
 			}
 			if left := b.left(t); left != "" {
-				t.Errorf("left: %q", left)
+				t.Errorf("left: got %q, want \"\"", left)
 			}
 		})
 	}
@@ -266,7 +266,7 @@ func fullRunner(t *testing.T, b *bed) {
 	}
 	b.finish(t, s)
 	if left := b.left(t); left != "" {
-		t.Errorf("left: %q", left)
+		t.Errorf("left: got %q, want \"\"", left)
 	}
 }
 
@@ -300,7 +300,7 @@ func TestStoppedStartsFailOrSucceed(t *testing.T) {
 	}
 	b.finish(t, attacker)
 	if left := b.left(t); left != "" {
-		t.Errorf("left: %q", left)
+		t.Errorf("left: got %q, want \"\"", left)
 	}
 }
 
@@ -330,7 +330,7 @@ int main(void) {
 		}
 		// Z is the ended thread.
 		if r := b.sh(t, "rm -f alive; cat /proc/[0-9]*/task/*/stat 2>/dev/null | grep '(t) [^ZX]'"); r.stdout != "" {
-			t.Fatalf("it lives on: %s", r.stdout)
+			t.Fatalf("it lives on: got %s, want \"\"", r.stdout)
 		}
 	}
 }

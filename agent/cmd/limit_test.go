@@ -46,7 +46,7 @@ func TestLimitedStartErrors(t *testing.T) {
 		checkError(t, argv, err, agent.Error{Code: code, Field: "argv"})
 	}
 	if left := b.left(t); left != "" {
-		t.Errorf("left: %q", left)
+		t.Errorf("left: got %q, want \"\"", left)
 	}
 }
 
@@ -66,7 +66,7 @@ func TestCPULimit(t *testing.T) {
 				t.Errorf("%+v after %v", r.exit, used)
 			}
 			if left := b.left(t); left != "" {
-				t.Errorf("left: %q", left)
+				t.Errorf("left: got %q, want \"\"", left)
 			}
 		})
 	}
@@ -160,7 +160,7 @@ func TestPrivilegedIsRootOfTheRunnerOnly(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	if left := b.left(t); left != "" {
-		t.Errorf("left: %q", left)
+		t.Errorf("left: got %q, want \"\"", left)
 	}
 	if r := b.sh(t, "grep -c 'CapBnd:.0000000000000000' /proc/self/status"); r.stdout != "1\n" {
 		t.Errorf("an ordinary command: %+v", r)

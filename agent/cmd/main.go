@@ -23,7 +23,6 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/groups"
 	"github.com/rockpool/rockpool/agent/cmd/namespaces"
 	"github.com/rockpool/rockpool/agent/cmd/process"
-	"github.com/rockpool/rockpool/agent/cmd/task"
 )
 
 // usage is the text for a missing or unknown command. It leaves out the internal ones.
@@ -44,9 +43,9 @@ func main() {
 	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "agent:", err)
 		switch {
-		case errors.Is(err, task.ErrNotRoot):
+		case errors.Is(err, errNotRoot):
 			os.Exit(agent.ExitNotRoot)
-		case errors.Is(err, task.ErrNoNamespaces):
+		case errors.Is(err, errNoNamespaces):
 			os.Exit(agent.ExitNoNamespaces)
 		}
 		os.Exit(1)
@@ -61,7 +60,7 @@ func run(args []string) error {
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	switch args[0] {
 	// Only the agent itself uses the second command, to start the nested agent.
-	case "serve", task.Nested:
+	case "serve", nested:
 		var o executor.Options
 		fd := flags.Int("fd", 3, "descriptor of the inherited listening socket")
 		socket := flags.String("socket", "", "create a listening socket at this path instead; its directory becomes private to the agent")
@@ -83,8 +82,8 @@ func run(args []string) error {
 			return err
 		}
 		switch {
-		case args[0] == task.Nested:
-			return task.ServeNested(o.Workspace, !*network, *mib, *processes, o)
+		case args[0] == nested:
+			return serveNested(o.Workspace, !*network, *mib, *processes, o)
 		case *outside != "":
 			return serveOutside(*outside, groups.Limits{Processes: *processes, MemoryMiB: *memory, CPUQuota: *cpu}, o)
 		case *user != "":
@@ -94,7 +93,7 @@ func run(args []string) error {
 			}
 		}
 		if *socket != "" {
-			return task.Serve(*socket, !*network, *mib, *processes, o)
+			return serveTask(*socket, !*network, *mib, *processes, o)
 		}
 		return serveInherited(*fd, o)
 	case "bridge":
@@ -103,7 +102,7 @@ func run(args []string) error {
 		if err := flags.Parse(args[1:]); err != nil {
 			return err
 		}
-		return task.Bridge(*socket)
+		return serveBridge(*socket)
 	// Only the agent itself uses this command, between a command's fork and its exec.
 	case process.Limited:
 		return process.BecomeLimited(args[1:])

@@ -340,7 +340,7 @@ func TestOnlyTheAgentsUserCanBridge(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := agent.PingAgent(t.Context(), conn); !errors.Is(err, want) {
-			t.Errorf("%s: %v", why, err)
+			t.Errorf("%s: got %v, want %v", why, err, want)
 		}
 		_ = c.Close()
 		_ = cmd.Wait()

@@ -268,7 +268,7 @@ func TestTerminalHangUp(t *testing.T) {
 				t.Errorf("%+v", exit)
 			}
 			if left := b.left(t); left != "" {
-				t.Errorf("left: %q", left)
+				t.Errorf("left: got %q, want \"\"", left)
 			}
 		})
 	}

@@ -47,7 +47,7 @@ func TestArchiveHoldsTheAgentExecutable(t *testing.T) {
 			t.Errorf("%d bytes, %v", len(content), err)
 		}
 		if header, err := r.Next(); err != io.EOF {
-			t.Errorf("also %+v, %v", header, err)
+			t.Errorf("also %+v, %v, want %v", header, err, io.EOF)
 		}
 	}
 }
@@ -88,12 +88,12 @@ func TestFilesAreAtTheirChecksumForEverybody(t *testing.T) {
 			t.Errorf("one that the client has: %d", w.Code)
 		}
 		if w := ask("POST", at); w.Code != 405 {
-			t.Errorf("POST: %d", w.Code)
+			t.Errorf("POST: got %d, want 405", w.Code)
 		}
 	}
 	for _, path := range []string{"/agent/", "/agent/amd64", "/agent/../server.go", "/agent/" + strings.Repeat("0", 64)} {
 		if w := ask("GET", path); w.Code != 404 {
-			t.Errorf("%s: %d", path, w.Code)
+			t.Errorf("%s: got %d, want 404", path, w.Code)
 		}
 	}
 }

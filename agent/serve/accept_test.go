@@ -55,6 +55,6 @@ func TestServeRetriesWithoutDescriptors(t *testing.T) {
 	over := errors.New("over")
 	cancel(over)
 	if err := <-ended; !errors.Is(err, over) {
-		t.Errorf("it ended with %v", err)
+		t.Errorf("it ended with %v, want %v", err, over)
 	}
 }

@@ -45,18 +45,18 @@ type terminals struct {
 
 // An outcome is how an execution ends.
 type outcome struct {
-	cause   agent.Cause    // why it ends; CauseSelf unless the server ends it
-	killing sync.WaitGroup // calls of Process.Kill that haven't returned
-	dying   bool           // Process.Kill was called
-	grace   time.Duration  // of that call
-	ended   bool           // the command itself has ended
-	hurry   chan struct{}  // closed to end the wait for the outputs
-	hurried bool           // hurry is closed
-	exit    *agent.Exit    // set when all output is in the backlog
+	cause      agent.Cause    // why it ends; CauseSelf unless the server ends it
+	killing    sync.WaitGroup // calls of Process.Kill that haven't returned
+	dying      bool           // Process.Kill was called
+	grace      time.Duration  // of that call
+	ended      bool           // the command itself has ended
+	endDrain   chan struct{}  // closed to end the wait for the outputs
+	drainEnded bool           // endDrain is closed
+	exit       *agent.Exit    // set when all output is in the backlog
 }
 
 func newExecution(start agent.Start, budget *budget) *execution {
-	x := &execution{start: start, budget: budget, ready: make(chan struct{}), outcome: outcome{hurry: make(chan struct{})}}
+	x := &execution{start: start, budget: budget, ready: make(chan struct{}), outcome: outcome{endDrain: make(chan struct{})}}
 	x.news = sync.NewCond(&x.mu)
 	x.in = newStdin(func() {
 		x.mu.Lock()
@@ -159,16 +159,16 @@ func (x *execution) run() {
 		User: usage.User, System: usage.System, PeakMemory: usage.PeakMemory, Output: x.backlog.end,
 		PeakProcesses: usage.PeakProcesses, BytesRead: usage.BytesRead, BytesWritten: usage.BytesWritten,
 	}
-	switch counted := (&agent.Own{OOMKills: usage.OOMKills, ForksRefused: usage.Refused}); {
-	case usage.Own:
-		x.exit.Own = counted
-	case usage.Together:
-		x.exit.Together = counted
+	switch counted := (&agent.CommandCounts{OOMKills: usage.OOMKills, ForksRefused: usage.Refused}); {
+	case usage.PerCommand:
+		x.exit.PerCommand = counted
+	case usage.Shared:
+		x.exit.Shared = counted
 	}
 	x.news.Broadcast()
 }
 
-// linger waits for the end of the outputs, for at most drain, or until hurry is closed.
+// linger waits for the end of the outputs, for at most drain, or until endDrain is closed.
 func (x *execution) linger(copies *sync.WaitGroup) {
 	done := make(chan struct{})
 	go func() { // ends before run returns, since run waits for copies too
@@ -180,7 +180,7 @@ func (x *execution) linger(copies *sync.WaitGroup) {
 	select {
 	case <-done:
 	case <-timer.C:
-	case <-x.hurry:
+	case <-x.endDrain:
 	}
 }
 
@@ -190,9 +190,9 @@ func (x *execution) kill(cause agent.Cause, grace time.Duration) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.ended {
-		if !x.hurried {
-			x.hurried = true
-			close(x.hurry)
+		if !x.drainEnded {
+			x.drainEnded = true
+			close(x.endDrain)
 		}
 		return
 	}

@@ -115,10 +115,10 @@ type Usage struct {
 	PeakProcesses           int
 	BytesRead, BytesWritten *int64
 
-	// Own says that the kernel counted the fields below for this execution alone. Together says
+	// PerCommand says that the kernel counted the fields below for this execution alone. Shared says
 	// that the counts include other executions of the runner.
-	Own      bool
-	Together bool
-	OOMKills int64
-	Refused  int64 // forks
+	PerCommand bool
+	Shared     bool
+	OOMKills   int64
+	Refused    int64 // forks
 }

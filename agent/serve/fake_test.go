@@ -201,7 +201,7 @@ func (h *fakeHost) Open(path string) (agent.FileInfo, io.ReadSeekCloser, error) 
 	case "short":
 		text = text[:50_000]
 	case "broken":
-		return info, fakeFile{strings.NewReader("x"), &failing{}}, nil
+		return info, fakeFile{strings.NewReader("x"), &failingReader{}}, nil
 	}
 	return info, fakeFile{strings.NewReader(text), eof{}}, nil
 }
@@ -225,9 +225,9 @@ type eof struct{}
 
 func (eof) Read([]byte) (int, error) { return 0, io.EOF }
 
-type failing struct{}
+type failingReader struct{}
 
-func (*failing) Read([]byte) (int, error) { return 0, errFake }
+func (*failingReader) Read([]byte) (int, error) { return 0, errFake }
 
 func (h *fakeHost) Move(move agent.Move) (agent.FileInfo, error) {
 	if move.To == "there" {

@@ -43,7 +43,7 @@ func TestSearchAndWatchEndWhenTheClientLeaves(t *testing.T) {
 	}
 	cancel()
 	if err := wait.Receive(t, searched, "the search's end"); !errors.Is(err, context.Canceled) {
-		t.Error(err)
+		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 	wait.For(t, "all have ended", func() bool {
 		f.host.mu.Lock()
@@ -89,7 +89,7 @@ func TestWatchesAreBounded(t *testing.T) {
 	_, err := agent.WatchFiles(t.Context(), f.dial(), agent.Watch{})
 	wantCode(t, err, agent.ErrTooMany)
 	all[0].Close()
-	wait.For(t, "a place is free", func() bool {
+	wait.For(t, "a slot is free", func() bool {
 		w, err := agent.WatchFiles(t.Context(), f.dial(), agent.Watch{})
 		if err == nil {
 			w.Close()
@@ -126,7 +126,7 @@ func TestHostileAnswers(t *testing.T) {
 		`{"protocol":1,"found":{"skipped":-1}}`,
 	} {
 		if found, err := agent.SearchFiles(t.Context(), answering(frame(agent.KindResponse, body)), agent.Search{Name: "*", Most: 1}); !errors.Is(err, agent.ErrProtocol) {
-			t.Errorf("%s: %+v, %v", body, found, err)
+			t.Errorf("%s: %+v, %v, want %v", body, found, err, agent.ErrProtocol)
 		}
 	}
 	began := frame(agent.KindResponse, `{"protocol":1}`)
@@ -142,7 +142,7 @@ func TestHostileAnswers(t *testing.T) {
 			t.Fatal(err)
 		}
 		if changes, err := w.Next(); !errors.Is(err, agent.ErrProtocol) {
-			t.Errorf("%s: %+v, %v", name, changes, err)
+			t.Errorf("%s: %+v, %v, want %v", name, changes, err, agent.ErrProtocol)
 		}
 	}
 	w, err := agent.WatchFiles(t.Context(), answering(began), agent.Watch{})
@@ -150,6 +150,6 @@ func TestHostileAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := w.Next(); !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Error(err)
+		t.Errorf("got %v, want %v", err, io.ErrUnexpectedEOF)
 	}
 }

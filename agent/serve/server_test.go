@@ -48,7 +48,7 @@ func TestKillGrace(t *testing.T) {
 			t.Errorf("exit %+v", exit)
 		}
 		if got := fmt.Sprint(f.host.kills); got != "[1m0s 10s 0s]" {
-			t.Errorf("kills %v", got)
+			t.Errorf("kills %v, want [1m0s 10s 0s]", got)
 		}
 		_ = s.Close()
 		f.server.Close()
@@ -64,9 +64,9 @@ func TestOutputsAreReadFor100msAfterTheEnd(t *testing.T) {
 		output string
 		after  time.Duration
 	}{
-		{"holds nothing", 0, "", 0},
-		{"is short", 1, "0", 30 * time.Millisecond},
-		{"prints on", 1000, "012", 100 * time.Millisecond},
+		{"no output left: no wait", 0, "", 0},
+		{"short output: read to its end", 1, "0", 30 * time.Millisecond},
+		{"endless output: read for 100 ms", 1000, "012", 100 * time.Millisecond},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFixture(t, commands{"spawn": func(p *fakeProcess) {
@@ -312,14 +312,14 @@ func TestStartIsIdempotentByID(t *testing.T) {
 	f.follow(s, true)
 	s = f.start(agent.Start{ID: "a", Argv: []string{"true"}})
 	if f.host.started != 1 {
-		t.Errorf("started %d times", f.host.started)
+		t.Errorf("started %d times, want 1", f.host.started)
 	}
 	f.follow(s, true)
 	if err := s.Settled(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Next(); err != io.EOF {
-		t.Errorf("after the exit: %v", err)
+		t.Errorf("after the exit: got %v, want %v", err, io.EOF)
 	}
 	wait.For(t, "the settle has arrived", func() bool {
 		s, err := agent.AttachExecution(t.Context(), f.dial(), agent.Attach{ID: "a"})

@@ -36,7 +36,7 @@ func (k taken) with(t interface{ Fatalf(string, ...any) }, event agent.Event) ta
 }
 
 // A program prints while its terminal is resized. Streams break anywhere, and the client returns to
-// any place that it hasn't acknowledged. It receives each size once, in order.
+// any position that it hasn't acknowledged. It receives each size once, in order.
 func TestSizesSurviveBrokenStreams(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		parts := make(chan int)

@@ -11,11 +11,11 @@ import (
 )
 
 // transferTimeout bounds each read and write of a transfer, which could
-// otherwise hold its place for as long as its client likes.
+// otherwise hold its slot for as long as its client likes.
 const transferTimeout = 60 * time.Second
 
-// transferPatience is how long a transfer waits for a place. Small ones end
-// within milliseconds; large ones of slow clients may have all places for long.
+// transferPatience is how long a transfer waits for a slot. Small ones end
+// within milliseconds; large ones of slow clients may hold all slots for long.
 const transferPatience = 10 * time.Second
 
 // errStream is in the chain of the errors of a transfer's own stream, which
@@ -155,7 +155,7 @@ func (t *transfer) update(update agent.Update) error {
 	if err := t.flush(); err != nil {
 		return err
 	}
-	in := &incoming{t: t, files: update.Write}
+	in := &contentReader{t: t, files: update.Write}
 	updated, err := apply(in.content)
 	if err == nil {
 		err = in.skip(len(update.Write))
@@ -169,18 +169,18 @@ func (t *transfer) update(update agent.Update) error {
 	return t.flush()
 }
 
-// incoming are the contents of an update's files, one after the other.
-type incoming struct {
+// contentReader are the contents of an update's files, one after the other.
+type contentReader struct {
 	t     *transfer
 	files []agent.Write
 	next  int    // the file that is due
-	left  int64  // bytes of the one before it that were not taken; -1: until a KindEnd
+	left  int64  // bytes of the one before it that were not taken; -1 until a KindEnd
 	data  []byte // of the last frame
 }
 
 // content returns the bytes of files[i]. Those before it that weren't read are
 // skipped.
-func (in *incoming) content(i int) io.Reader {
+func (in *contentReader) content(i int) io.Reader {
 	if err := in.skip(i); err != nil {
 		return &failedReader{err}
 	}
@@ -189,7 +189,7 @@ func (in *incoming) content(i int) io.Reader {
 }
 
 // begin starts the next file. A directory has no content.
-func (in *incoming) begin() {
+func (in *contentReader) begin() {
 	if !in.files[in.next].Directory {
 		in.left = in.files[in.next].Size
 	}
@@ -197,7 +197,7 @@ func (in *incoming) begin() {
 }
 
 // skip discards contents, so that files[i] is next.
-func (in *incoming) skip(i int) error {
+func (in *contentReader) skip(i int) error {
 	for {
 		if _, err := io.Copy(io.Discard, in); err != nil {
 			return err
@@ -210,7 +210,7 @@ func (in *incoming) skip(i int) error {
 }
 
 // Read implements io.Reader for the current file.
-func (in *incoming) Read(p []byte) (int, error) {
+func (in *contentReader) Read(p []byte) (int, error) {
 	if in.left == 0 {
 		return 0, io.EOF
 	}

@@ -65,7 +65,7 @@ func TestTransfers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := agent.StatFile(ctx, f.dial(), "a", false); !errors.Is(err, context.Canceled) {
-		t.Errorf("stat: %v", err)
+		t.Errorf("stat: got %v, want %v", err, context.Canceled)
 	}
 }
 

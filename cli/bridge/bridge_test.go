@@ -27,7 +27,7 @@ type mcpServer struct {
 	session string // that it knows
 	seen    []string
 	deleted chan string
-	serve   http.HandlerFunc // instead; nil: as an MCP server
+	serve   http.HandlerFunc // instead; nil means an MCP server
 }
 
 func (d *mcpServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -160,9 +160,9 @@ func TestForgottenSessionIsReopened(t *testing.T) {
 func TestHTTPErrorsAreErrorsOfTheCall(t *testing.T) {
 	for want, serve := range map[string]http.HandlerFunc{
 		"rockpool serve --compat mcp": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) },
-		"no MCP endpoint":             http.NotFound,
-		"requires a valid token":      func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusUnauthorized) },
-		"429 Too Many Requests too many sessions": func(w http.ResponseWriter, _ *http.Request) {
+		"MCP endpoint":                http.NotFound,
+		"token":                       func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusUnauthorized) },
+		"429 Too Many Requests": func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "too many sessions", http.StatusTooManyRequests)
 		},
 		`"code":"FORBIDDEN"`: func(w http.ResponseWriter, _ *http.Request) {
@@ -181,7 +181,7 @@ func TestHTTPErrorsAreErrorsOfTheCall(t *testing.T) {
 			Error struct{ Message string }
 		}
 		if err := json.Unmarshal([]byte(line), &got); err != nil || got.ID != 7 || !strings.Contains(got.Error.Message, want) {
-			t.Errorf("%s, not %s", line, want)
+			t.Errorf("got %s, want %s", line, want)
 		}
 		c.stop()
 		if err := wait.Receive(t, c.ended, "the bridge's end"); err != nil {
@@ -260,7 +260,7 @@ func TestConcurrentCallsOpenOneSession(t *testing.T) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.opened != 2 {
-		t.Errorf("%d sessions", d.opened)
+		t.Errorf("%d sessions, want 2", d.opened)
 	}
 }
 
@@ -382,7 +382,7 @@ func TestIDsAreComparedByValue(t *testing.T) {
 			t.Error(err)
 		}
 		if more := wait.Receive(t, c.lines, "the end of the lines"); more != "" {
-			t.Errorf("%s has another answer: %s", id, more)
+			t.Errorf("%s has another answer: %s, want \"\"", id, more)
 		}
 	}
 	if key([]byte(`1`)) == key([]byte(`"1"`)) {

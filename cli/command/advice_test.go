@@ -22,7 +22,7 @@ func TestRules(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		err  error
-		says string // "": nothing
+		says string // "" means nothing
 	}{
 		{"no token", refused(runtime.CodeUnauthenticated), "--token-file (or ROCKPOOL_TOKEN_FILE)"},
 		{"no right", refused(runtime.CodeForbidden), "rockpool whoami"},

@@ -3,6 +3,7 @@ package command
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -15,9 +16,9 @@ func TestARefusalIsNotALostServer(t *testing.T) {
 	full := &client.Error{Message: "full"}
 	full.Extensions.Code = runtime.CodeQuotaExceeded
 	if err := Lost(client.New(DefaultServer), fmt.Errorf("post: %w", full)); !errors.Is(err, full) || err.Error() != "post: "+full.Error() {
-		t.Error(err)
+		t.Errorf("got %v, want the refusal alone", err)
 	}
-	if err := Lost(client.New(DefaultServer), fmt.Errorf("post: %w", syscall.ECONNRESET)); err.Error() != "lost the connection to the server at http://127.0.0.1:8080: connection reset by peer" {
-		t.Error(err)
+	if err := Lost(client.New(DefaultServer), fmt.Errorf("post: %w", syscall.ECONNRESET)); !strings.Contains(err.Error(), DefaultServer) || !strings.HasSuffix(err.Error(), syscall.ECONNRESET.Error()) {
+		t.Errorf("got %v, want %s and %v", err, DefaultServer, syscall.ECONNRESET)
 	}
 }

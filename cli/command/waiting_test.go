@@ -30,7 +30,7 @@ func TestSlowPutsReportWhatTheyWaitFor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var errs shared
+				var errs sharedBuffer
 				failed := errors.New("failed")
 				ended := make(chan error, 1)
 				image := "r.example/x"
@@ -51,7 +51,7 @@ func TestSlowPutsReportWhatTheyWaitFor(t *testing.T) {
 					delete(test.says, next)
 				}
 				if err := <-ended; !errors.Is(err, failed) {
-					t.Error(err)
+					t.Errorf("got %v, want %v", err, failed)
 				}
 			})
 		})
@@ -71,19 +71,19 @@ func TestStatusOnATerminal(t *testing.T) {
 	}
 }
 
-// A shared is a buffer for concurrent use.
-type shared struct {
+// A sharedBuffer is a buffer for concurrent use.
+type sharedBuffer struct {
 	mu   sync.Mutex // guards text
 	text strings.Builder
 }
 
-func (b *shared) Write(p []byte) (int, error) {
+func (b *sharedBuffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.Write(p)
 }
 
-func (b *shared) String() string {
+func (b *sharedBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.String()

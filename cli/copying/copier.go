@@ -79,7 +79,7 @@ type progress struct {
 	mu    sync.Mutex // guards the fields below
 	turn  int        // number of attempts so far
 	name  string
-	size  int64 // -1: unknown
+	size  int64 // -1 means unknown
 	done  int64
 	began time.Time
 	shown time.Time // when the line was last written

@@ -285,14 +285,14 @@ func (c *Copier) persist(ctx context.Context, again func(error) bool, attempt fu
 type source struct {
 	from  io.Reader
 	size  int64
-	left  int64       // -1: unknown
+	left  int64       // -1 means unknown
 	whole io.ReaderAt // the file of which from is the first size bytes; nil if it is unknown
 
 	mu  sync.Mutex // guards err
 	err error
 }
 
-// newSource returns a source of size bytes; -1: the size is unknown.
+// newSource returns a source of size bytes; -1 means the size is unknown.
 func newSource(from io.Reader, size int64) *source {
 	return &source{from: from, size: size, left: size}
 }

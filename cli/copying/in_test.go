@@ -83,7 +83,7 @@ func TestUploadsRestartWherePossible(t *testing.T) {
 		says     string
 	}{
 		{"a file", file, int64(len(data)), 3, 4, ""},
-		{"a pipe can't restart", io.MultiReader(bytes.NewReader(data)), -1, 1, 1, "the copy is incomplete: repeat the command"},
+		{"a pipe can't restart", io.MultiReader(bytes.NewReader(data)), -1, 1, 1, "incomplete"},
 		{"a file that shrinks", io.NewSectionReader(file, 0, 100), 200, 0, 1, "shorter"},
 		{"a file that grows", io.NewSectionReader(file, 0, 300_000), 200_000, 0, 1, "grew"},
 		{"a disk that fails", iotest.ErrReader(errors.New("bad block")), 200, 0, 1, "bad block"},
@@ -103,18 +103,18 @@ func TestUploadsRestartWherePossible(t *testing.T) {
 		case test.says == "" && (err != nil || !whole || took.attempts.Load() != test.attempts):
 			t.Errorf("%s: %v after %d attempts, whole %v", test.name, err, took.attempts.Load(), whole)
 		case test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)):
-			t.Errorf("%s: %v", test.name, err)
+			t.Errorf("%s: got %v, want %q", test.name, err, test.says)
 		}
 	}
 }
 
-// A starting is a writer that calls start when the first line is written to it.
-type starting struct {
+// A startingWriter is a writer that calls start when the first line is written to it.
+type startingWriter struct {
 	start func()
 	text  string
 }
 
-func (s *starting) Write(p []byte) (int, error) {
+func (s *startingWriter) Write(p []byte) (int, error) {
 	if s.text == "" {
 		s.start()
 	}
@@ -124,7 +124,7 @@ func (s *starting) Write(p []byte) (int, error) {
 
 // refusing returns a socket that refuses connections until the first line is written to errs.
 // Afterwards handler serves it.
-func refusing(t *testing.T, handler http.HandlerFunc) (socket string, errs *starting) {
+func refusing(t *testing.T, handler http.HandlerFunc) (socket string, errs *startingWriter) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "s")
 	listener, err := net.Listen("unix", socket)
@@ -138,7 +138,7 @@ func refusing(t *testing.T, handler http.HandlerFunc) (socket string, errs *star
 	server := httptest.NewUnstartedServer(handler)
 	_ = server.Listener.Close()
 	t.Cleanup(server.Close)
-	return socket, &starting{start: func() {
+	return socket, &startingWriter{start: func() {
 		if server.Listener, err = net.Listen("unix", filepath.Join(filepath.Dir(socket), "new")); err == nil {
 			err = os.Rename(filepath.Join(filepath.Dir(socket), "new"), socket)
 		}
@@ -201,8 +201,8 @@ func TestLostUploadsSayWhatToDo(t *testing.T) {
 		c := &Copier{Client: client.NewSocket("/nonesuch/socket"), Runner: "r", progress: newProgress(io.Discard, true), Stderr: io.Discard}
 		b := batch{Copier: c, writes: []client.FileInput{{Path: "a"}}}
 		err := b.flush(t.Context())
-		if want := "lost the connection to the server at http://localhost: no such file or directory; the copy is incomplete: repeat the command when the server is back"; err == nil || err.Error() != want {
-			t.Error(err)
+		if err == nil || !strings.Contains(err.Error(), syscall.ENOENT.Error()) || !strings.Contains(err.Error(), "repeat the command") {
+			t.Errorf("got %v, want %v and the next step", err, syscall.ENOENT)
 		}
 	})
 }
@@ -237,8 +237,8 @@ func TestTreeThatChangesDuringTheCopy(t *testing.T) {
 	if err := errors.Join(b.tree(t.Context(), dir, "there"), b.flush(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.incomplete(); err == nil || !strings.HasPrefix(err.Error(), "not copied: 3 ") {
-		t.Error(err)
+	if err := c.incomplete(); err == nil || !strings.Contains(err.Error(), " 3 ") {
+		t.Errorf("got %v, want 3 files that aren't copied", err)
 	}
 	for _, name := range []string{"d", "gone", "fifo"} {
 		if !strings.Contains(errs.String(), "couldn't copy "+at(name)+":") {
@@ -258,7 +258,7 @@ func TestCopyDoesNotBlockOnAFIFO(t *testing.T) {
 	}
 	b := batch{Copier: &Copier{}}
 	if err := b.file(t.Context(), fifo, "there"); err == nil || !strings.Contains(err.Error(), "neither") {
-		t.Error(err)
+		t.Errorf("got %v, want a refusal of the FIFO", err)
 	}
 	if _, err := os.Lstat(fifo); errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)

@@ -96,7 +96,7 @@ const longestCall = 45 * time.Second
 // pollEvery is the interval of the queries for a ticket.
 const pollEvery = 500 * time.Millisecond
 
-// claimByTicket is client.ClaimOrResume for a long wait. The claim keeps its place in the queue, though no
+// claimByTicket is client.ClaimOrResume for a long wait. The claim keeps its position in the queue, though no
 // call is long.
 func claimByTicket(ctx context.Context, c client.Sender, input client.ClaimRunnerInput) (runner string, resumed bool, err error) {
 	input.Wait = new(client.ClaimWaitTicket)

@@ -48,7 +48,7 @@ func TestClaimReportsInOrder(t *testing.T) {
 		t.Fatal(runner, err)
 	}
 	if want := "rockpool: waiting for a runner of e (a runner is starting)\nrockpool: resumed runner r of this holder\n"; said.String() != want {
-		t.Errorf("it says %q", said.String())
+		t.Errorf("it says %q, want %q", said.String(), want)
 	}
 }
 
@@ -63,16 +63,16 @@ func TestLostClaimsNameTheKey(t *testing.T) {
 	defer server.Close()
 	_, err := Claim(ctx, io.Discard, client.New(server.URL), Request{Environment: "e", Wait: time.Second, Key: "mine"})
 	if err == nil || !strings.Contains(err.Error(), "--key mine") {
-		t.Error(err)
+		t.Errorf("got %v, want --key mine in it", err)
 	}
 	_, err = Claim(ctx, io.Discard, client.New(server.URL), Request{Environment: "e", Wait: time.Second, Holder: new("ada")})
-	if err == nil || !strings.Contains(err.Error(), "the same --holder") || strings.Contains(err.Error(), "--key") {
-		t.Error(err)
+	if err == nil || !strings.Contains(err.Error(), "--holder") || strings.Contains(err.Error(), "--key") {
+		t.Errorf("got %v, want --holder in it, not --key", err)
 	}
 	server.Close()
 	_, err = Claim(t.Context(), io.Discard, client.New(server.URL), Request{Environment: "e", Wait: time.Second, Key: "mine"})
 	if !errors.Is(err, command.ErrNoServer) || strings.Contains(err.Error(), "--key") {
-		t.Error(err)
+		t.Errorf("got %v, want %v without --key", err, command.ErrNoServer)
 	}
 }
 

@@ -21,7 +21,7 @@ type Follower struct {
 	After     *string // cursor to start after; nil for the start
 	Events    bool    // print events as JSON, one per line, instead of their output
 
-	newline string      // line end on a raw terminal; "": "\n"
+	newline string      // line end on a raw terminal; "" means "\n"
 	lost    atomic.Bool // the connection is broken
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/rockpool/rockpool/cli/command"
-	"github.com/rockpool/rockpool/cli/terminal"
+	"github.com/rockpool/rockpool/cli/output"
 	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/runtime"
 )
@@ -40,15 +40,15 @@ type Job struct {
 	Runner      string
 	Files       []client.FileInput
 	Protected   bool     // the files are: programs can't change them
-	Build       []string // command to run first; its output goes to Err. Empty: none
+	Build       []string // command to run first; its output goes to Err. Empty means none
 	Command     []string
 	Directory   string // working directory of both; empty for the image's
 	CommandLine string // to show instead of Command, if that contains a script of ours
 	Variables   []client.VariableInput
 	Labels      []client.LabelInput // of the claim, or with Runner of the execution
 	TimeLimit   *int
-	Stdin       bool               // pass In to the program
-	Terminal    *terminal.Terminal // the user's terminal, or nil to give the program none
+	Stdin       bool             // pass In to the program
+	Terminal    *output.Terminal // the user's terminal, or nil to give the program none
 }
 
 // Run runs the job and returns how the program ended, or how the build ended if that failed.

@@ -36,21 +36,21 @@ func TestLaunch(t *testing.T) {
 		file              client.FileInput
 		want              Launch
 	}{
-		{"by ending", "10", client.FileInput{Path: "hello.py"}, Launch{"10", nil, []string{"python3", "hello.py", "a b"}, ""}},
-		{"ending before environment", "python", client.FileInput{Path: "x.sh"}, Launch{"python", nil, []string{"sh", "x.sh", "a b"}, ""}},
-		{"ending before #!", "10", client.FileInput{Path: "x.mjs", Base64: script}, Launch{"10", nil, []string{"node", "x.mjs", "a b"}, ""}},
-		{"environment with the same ending", "objectivec", client.FileInput{Path: "x.m"}, Launch{"objectivec", []string{"gcc", "-O2", "-o", "./x.m.out", "-x", "objective-c", "x.m", "-x", "none", "-lobjc"}, []string{"./x.m.out", "a b"}, ""}},
-		{"own language with the same ending", "java21", client.FileInput{Path: "X.java"}, Launch{"java21", nil, []string{"java", "--source", "21", "X.java", "a b"}, ""}},
-		{"ending alone, which is another's too", "", client.FileInput{Path: "x.m"}, Launch{"octave", nil, []string{"octave-cli", "--norc", "--silent", "x.m", "a b"}, ""}},
-		{"by #! line", "shell", client.FileInput{Path: "x", Base64: script}, Launch{"shell", nil, []string{"perl", "-M5;$|++", "x", "a b"}, ""}},
-		{"by #! line alone", "", client.FileInput{Path: "x", Base64: []byte("#!/usr/bin/env -S python3.12 -u\n")}, Launch{"python", nil, []string{"python3", "-u", "x", "a b"}, ""}},
-		{"by #! line with an option", "", client.FileInput{Path: "x", Base64: []byte("#! /bin/sh -e")}, Launch{"shell", nil, []string{"sh", "-e", "x", "a b"}, ""}},
-		{"by #! line of no language", "shell", client.FileInput{Path: "x", Base64: []byte("#!/opt/own\n")}, Launch{"shell", nil, []string{"./x", "a b"}, ""}},
-		{"by environment", "python", client.FileInput{Path: "x"}, Launch{"python", nil, []string{"python3", "x", "a b"}, ""}},
-		{"not an option", "shell", client.FileInput{Path: "-x.py"}, Launch{"shell", nil, []string{"python3", "./-x.py", "a b"}, ""}},
+		{"file extension", "10", client.FileInput{Path: "hello.py"}, Launch{"10", nil, []string{"python3", "hello.py", "a b"}, ""}},
+		{"file extension before environment", "python", client.FileInput{Path: "x.sh"}, Launch{"python", nil, []string{"sh", "x.sh", "a b"}, ""}},
+		{"file extension before #!", "10", client.FileInput{Path: "x.mjs", Base64: script}, Launch{"10", nil, []string{"node", "x.mjs", "a b"}, ""}},
+		{"two languages of an extension: the environment's", "objectivec", client.FileInput{Path: "x.m"}, Launch{"objectivec", []string{"gcc", "-O2", "-o", "./x.m.out", "-x", "objective-c", "x.m", "-x", "none", "-lobjc"}, []string{"./x.m.out", "a b"}, ""}},
+		{"two languages of an extension: the own one", "java21", client.FileInput{Path: "X.java"}, Launch{"java21", nil, []string{"java", "--source", "21", "X.java", "a b"}, ""}},
+		{"two languages of an extension, no environment", "", client.FileInput{Path: "x.m"}, Launch{"octave", nil, []string{"octave-cli", "--norc", "--silent", "x.m", "a b"}, ""}},
+		{"#! line", "shell", client.FileInput{Path: "x", Base64: script}, Launch{"shell", nil, []string{"perl", "-M5;$|++", "x", "a b"}, ""}},
+		{"#! line, no environment", "", client.FileInput{Path: "x", Base64: []byte("#!/usr/bin/env -S python3.12 -u\n")}, Launch{"python", nil, []string{"python3", "-u", "x", "a b"}, ""}},
+		{"#! line with an option", "", client.FileInput{Path: "x", Base64: []byte("#! /bin/sh -e")}, Launch{"shell", nil, []string{"sh", "-e", "x", "a b"}, ""}},
+		{"#! line of an unknown program", "shell", client.FileInput{Path: "x", Base64: []byte("#!/opt/own\n")}, Launch{"shell", nil, []string{"./x", "a b"}, ""}},
+		{"no extension, no #! line", "python", client.FileInput{Path: "x"}, Launch{"python", nil, []string{"python3", "x", "a b"}, ""}},
+		{"file name like an option", "shell", client.FileInput{Path: "-x.py"}, Launch{"shell", nil, []string{"python3", "./-x.py", "a b"}, ""}},
 		{"C", "10", client.FileInput{Path: "x;y.c"}, Launch{"10", []string{"cc", "-O2", "-o", "./x;y.c.out", "x;y.c", "-lm"}, []string{"./x;y.c.out", "a b"}, ""}},
 		{"Java", "10", client.FileInput{Path: "a/X.java", Base64: []byte("package a; public class Y { public static void main(String[] a) {} }")}, Launch{"10", []string{"javac", "-cp", ".", "-d", ".", "a/Y.java"}, []string{"java", "-cp", ".", "a.Y", "a b"}, "a/Y.java"}},
-		{"by ending alone", "", client.FileInput{Path: "x.py", Base64: script}, Launch{"python", nil, []string{"python3", "x.py", "a b"}, ""}},
+		{"file extension, no environment", "", client.FileInput{Path: "x.py", Base64: script}, Launch{"python", nil, []string{"python3", "x.py", "a b"}, ""}},
 		{"the preferred environment", "", client.FileInput{Path: "x.bash"}, Launch{"shell", nil, []string{"bash", "x.bash", "a b"}, ""}},
 	} {
 		if test.want.Path == "" {
@@ -66,35 +66,35 @@ func TestLaunch(t *testing.T) {
 
 func TestLaunchSaysWhatToDo(t *testing.T) {
 	for _, test := range []struct{ environment, file, says string }{
-		{"10", "x.zig", "it is unknown how to run x.zig in 10: give the command after --"},
-		{"", "x.zig", "x.zig has no known file extension: give an environment with --env"},
-		{"", "x", "give an environment with --env"},
-		{"", "x.c", "no environment serves c: create one with `rockpool env put c` if the server's machine has the language, else with `rockpool env put c --image gcc`. With tokens, only an OPERATOR can do that"},
+		{"10", "x.zig", "after --"},
+		{"", "x.zig", "--env"},
+		{"", "x", "--env"},
+		{"", "x.c", "`rockpool env put c --image gcc`"},
 		{"", "x.go", "`rockpool env put go --image golang --memory 1024MiB --processes 256 --workspace 512MiB`"},
 	} {
 		if got, err := LaunchOf(listed(), test.environment, client.FileInput{Path: test.file}, nil); err == nil || !strings.Contains(err.Error(), test.says) {
-			t.Errorf("%s in %q: %+v %v", test.file, test.environment, got, err)
+			t.Errorf("%s in %q: got %+v %v, want %q", test.file, test.environment, got, err, test.says)
 		}
 	}
 	unknown := client.FileInput{Path: "x", Base64: []byte("#!/opt/own -v\nline 2")}
-	if _, err := LaunchOf(listed("python"), "", unknown, nil); err == nil || err.Error() != `x has no known file extension, and no language runs its first line "#!/opt/own -v": give an environment that has the interpreter with --env` {
-		t.Error(err)
+	if _, err := LaunchOf(listed("python"), "", unknown, nil); err == nil || !strings.Contains(err.Error(), `"#!/opt/own -v"`) || !strings.Contains(err.Error(), "--env") {
+		t.Errorf("got %v, want the first line and --env", err)
 	}
 	languages := listed()
 	languages[0].EnvironmentIds = nil
-	if _, err := LaunchOf(languages, "", client.FileInput{Path: "x.py"}, nil); err == nil || err.Error() != "no environment serves python3: give one with --env" {
-		t.Error(err)
+	if _, err := LaunchOf(languages, "", client.FileInput{Path: "x.py"}, nil); err == nil || !strings.Contains(err.Error(), "python3") || !strings.Contains(err.Error(), "--env") {
+		t.Errorf("got %v, want python3 and --env", err)
 	}
 	unserved := UnservedError{language.Recipe{ID: "ruby", Environments: []runtime.EnvironmentID{"ruby"}, Image: "ruby:slim"}}
-	if says := unserved.OnPrivate().Error(); !strings.Contains(says, "start a server with `rockpool serve`, and then `rockpool env put ruby --image ruby:slim`") {
-		t.Error(says)
+	if says := unserved.OnPrivate().Error(); !strings.Contains(says, "`rockpool serve`") || !strings.Contains(says, "`rockpool env put ruby --image ruby:slim`") {
+		t.Errorf("got %s, want both commands", says)
 	}
 	unserved.recipe.Image = ""
-	if says := unserved.Error(); !strings.HasPrefix(says, "no environment serves ruby: if the server's machine has the language, create one with `rockpool env put ruby`. ") {
-		t.Error(says)
+	if says := unserved.Error(); !strings.Contains(says, "`rockpool env put ruby`") {
+		t.Errorf("got %s, want the command without an image", says)
 	}
-	if says := unserved.OnPrivate().Error(); !strings.HasSuffix(says, "start a server with `rockpool serve`, and create an environment for it there") {
-		t.Error(says)
+	if says := unserved.OnPrivate().Error(); !strings.Contains(says, "`rockpool serve`") || strings.Contains(says, "env put") {
+		t.Errorf("got %s, want `rockpool serve`", says)
 	}
 }
 

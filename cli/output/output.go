@@ -1,4 +1,5 @@
-// Package output prints the results of commands: tables for people, JSON and YAML for scripts.
+// Package output prints the results of commands: tables for people, JSON and YAML for scripts. It also controls
+// the terminal of the user while a program in a runner uses it, and restores it afterwards.
 // Names and texts from other people can't control the terminal: control characters and invisible
 // characters are replaced or escaped.
 package output

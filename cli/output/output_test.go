@@ -71,7 +71,7 @@ func TestAgo(t *testing.T) {
 	} {
 		moment := now.Add(d)
 		if got := Ago(&moment); got != want {
-			t.Errorf("%v: %s", d, got)
+			t.Errorf("%v: got %s, want %s", d, got, want)
 		}
 	}
 	if Ago(nil) != "-" {

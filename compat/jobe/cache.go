@@ -31,14 +31,14 @@ type shelf struct {
 	order list.List // of *cached, the most recently used first
 }
 
-// A cached is a file of a shelf. Its content doesn't change.
-type cached struct {
+// A cachedFile is a file of a shelf. Its content doesn't change.
+type cachedFile struct {
 	id      string
 	content []byte
 }
 
 // size returns the bytes that the file counts towards the cache's limit.
-func (c *cached) size() int64 { return int64(len(c.id)+len(c.content)) + cachedBeside }
+func (c *cachedFile) size() int64 { return int64(len(c.id)+len(c.content)) + cachedBeside }
 
 // newCache returns an empty cache for at most most bytes.
 func newCache(most int64) *cache {
@@ -54,12 +54,12 @@ func (c *cache) get(tenant runtime.TenantID, id string) ([]byte, bool) {
 		return nil, false
 	}
 	s.order.MoveToFront(s.files[id])
-	return s.files[id].Value.(*cached).content, true
+	return s.files[id].Value.(*cachedFile).content, true
 }
 
 // put stores a file. It returns false if the file is larger than the cache.
 func (c *cache) put(tenant runtime.TenantID, id string, content []byte) bool {
-	file := &cached{id, content}
+	file := &cachedFile{id, content}
 	if file.size() > c.most {
 		return false
 	}
@@ -98,7 +98,7 @@ func (c *cache) largest() (largest runtime.TenantID) {
 // remove removes a file, and the tenant's shelf with its last file. The caller holds mu.
 func (c *cache) remove(tenant runtime.TenantID, e *list.Element) {
 	s := c.tenants[tenant]
-	file := s.order.Remove(e).(*cached)
+	file := s.order.Remove(e).(*cachedFile)
 	delete(s.files, file.id)
 	s.bytes -= file.size()
 	c.bytes -= file.size()

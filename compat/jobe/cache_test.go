@@ -68,7 +68,7 @@ func TestCacheCounts(t *testing.T) {
 	for _, s := range c.tenants {
 		of := int64(0)
 		for _, e := range s.files {
-			of += e.Value.(*cached).size()
+			of += e.Value.(*cachedFile).size()
 		}
 		if s.bytes != of || s.order.Len() != len(s.files) || of == 0 {
 			t.Errorf("a tenant counts %d bytes and %d files, has %d and %d", s.bytes, s.order.Len(), of, len(s.files))

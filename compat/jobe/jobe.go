@@ -131,12 +131,12 @@ func write(w http.ResponseWriter, status int, answer any) {
 	_, _ = w.Write(text) // fails only if the client closed the connection
 }
 
-// encoded is an answer in JSON.
-type encoded []byte
+// encodedJSON is an answer in JSON.
+type encodedJSON []byte
 
 // encode returns an answer as JSON, without HTML escapes. One that is already encoded is unchanged.
-func encode(answer any) encoded {
-	if text, is := answer.(encoded); is {
+func encode(answer any) encodedJSON {
+	if text, is := answer.(encodedJSON); is {
 		return text
 	}
 	var text bytes.Buffer

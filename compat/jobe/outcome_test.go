@@ -64,13 +64,13 @@ func TestOutcomes(t *testing.T) {
 		{"a remark", "c", phase{end: exited(0), stdout: []byte("w")}, good, result{Outcome: success, Stdout: "out\n"}},
 		{"Pascal's linker warns", "pascal", phase{end: exited(0), stderr: []byte("w")}, good, result{Outcome: success, Stdout: "out\n"}},
 		{"a runner that went while it built", "c", phase{end: ended(runtime.OutcomeRunnerGone)}, phase{}, result{Outcome: internal, Stderr: "it ended"}},
-		{"a build that didn't end", "c", phase{stderr: []byte("e")}, phase{end: ended(runtime.OutcomeFailed)}, result{Outcome: internal, Stderr: "it ended"}},
-		{"a build whose end was lost", "c", phase{}, phase{end: exited(0)}, result{Outcome: internal, Stderr: "the build's output was lost"}},
+		{"an unfinished build", "c", phase{stderr: []byte("e")}, phase{end: ended(runtime.OutcomeFailed)}, result{Outcome: internal, Stderr: "it ended"}},
+		{"a build with a lost end", "c", phase{}, phase{end: exited(0)}, result{Outcome: internal, Stderr: "the build's output was lost"}},
 		{"a compiler that isn't there", "c", phase{end: ended(runtime.OutcomeFailed)}, phase{}, result{Outcome: internal, Stderr: "it ended"}},
-		{"output that was lost", "nodejs", phase{}, phase{end: exited(0), stdout: []byte("a"), lost: "it is missing"}, result{Outcome: internal, Stdout: "a", Stderr: "it is missing"}},
-		{"output that was lost before its time was up", "nodejs", phase{}, phase{end: ended(runtime.OutcomeTimeLimit), stderr: []byte("b"), lost: "it is missing"}, result{Outcome: internal, Stderr: "b\nit is missing"}},
-		{"what the compiler printed was lost", "c", phase{end: exited(0), lost: "it is missing"}, good, result{Outcome: internal, Stderr: "it is missing"}},
-		{"a build that never began", "c", phase{}, phase{end: ended(runtime.OutcomeFailed)}, result{Outcome: internal, Stderr: "it ended"}},
+		{"lost output", "nodejs", phase{}, phase{end: exited(0), stdout: []byte("a"), lost: "it is missing"}, result{Outcome: internal, Stdout: "a", Stderr: "it is missing"}},
+		{"lost output and a time limit", "nodejs", phase{}, phase{end: ended(runtime.OutcomeTimeLimit), stderr: []byte("b"), lost: "it is missing"}, result{Outcome: internal, Stderr: "b\nit is missing"}},
+		{"lost output of the compiler", "c", phase{end: exited(0), lost: "it is missing"}, good, result{Outcome: internal, Stderr: "it is missing"}},
+		{"a build that wasn't started", "c", phase{}, phase{end: ended(runtime.OutcomeFailed)}, result{Outcome: internal, Stderr: "it ended"}},
 		{"Python's syntax", "python3", phase{}, phase{end: exited(1), stderr: []byte(python)}, result{Outcome: compileError, CmpInfo: python}},
 		{"Python's indentation", "python3", phase{}, phase{end: exited(1), stderr: []byte("  File \"x\", line 1\nIndentationError: unexpected indent\n")}, result{Outcome: compileError, CmpInfo: "  File \"x\", line 1\nIndentationError: unexpected indent\n"}},
 		{"Python's null bytes", "python3", phase{}, phase{end: exited(1), stderr: []byte("SyntaxError: source code cannot contain null bytes\n")}, result{Outcome: compileError, CmpInfo: "SyntaxError: source code cannot contain null bytes\n"}},
@@ -115,7 +115,7 @@ func TestJobs(t *testing.T) {
 		{"nodejs", spec{language: "nodejs"}, "prog.js", nil, []string{"node", "--use_strict", "prog.js"}},
 		{"php", spec{language: "php"}, "prog.php", []string{"php", "-l", "prog.php"}, []string{"php", "--no-php-ini", "prog.php"}},
 		{"pascal", spec{language: "pascal"}, "prog.pas", []string{"fpc", "-vew", "-Se", "-oprog.pas.exe", "prog.pas"}, started("400000", "30", "./prog.pas.exe")},
-		{"not in the original", spec{language: "bash", parameters: parameters{run: []string{"a"}}}, "prog.bash", nil, []string{"bash", "prog.bash", "a"}},
+		{"a language that Jobe lacks", spec{language: "bash", parameters: parameters{run: []string{"a"}}}, "prog.bash", nil, []string{"bash", "prog.bash", "a"}},
 	} {
 		recipe, ok := language.Default().ByID(test.spec.language)
 		if !ok {
@@ -249,13 +249,13 @@ func TestTooManyRequests(t *testing.T) {
 	}
 }
 
-// beginning is an API whose requests start a run and return.
-type beginning struct {
+// beginningAPI is an API whose requests start a run and return.
+type beginningAPI struct {
 	api
 	used clients.Usage
 }
 
-func (b *beginning) Register(services compat.Services, routes *compat.Routes) {
+func (b *beginningAPI) Register(services compat.Services, routes *compat.Routes) {
 	a := &api{Services: services, files: newCache(1)}
 	by := compat.Authentication{Shown: func(*http.Request) string { return "" }}
 	routes.Handle("/", services.Authenticated(by, a.answering(func(w http.ResponseWriter, r *http.Request) (any, error) {
@@ -277,7 +277,7 @@ func TestInvalidUTF8IsRefused(t *testing.T) {
 	const size = 100_000
 	all, mux := clients.New(clients.Bounds{Bodies: 2 * size}), http.NewServeMux()
 	services := compat.Services{Engine: &engine.New(clustertest.NewFake(), nil, engine.Config{Logger: zap.NewNop()}).Services, Languages: language.Default(), MaxBody: 1 << 20, Peers: all, Logger: zap.NewNop()}
-	compat.Mount(mux, services, anybody{}, new(compat.Counts), new(beginning))
+	compat.Mount(mux, services, anybody{}, new(compat.Counts), new(beginningAPI))
 	for body, field := range map[string]string{
 		`"sourcecode": "` + strings.Repeat("\xff", size):                                        "run_spec.sourcecode: isn't",
 		`"sourcecode": "\ud800`:                                                                 "run_spec.sourcecode: has half",
@@ -295,7 +295,7 @@ func TestInvalidUTF8IsRefused(t *testing.T) {
 
 // A run counts as an operation, but holds nothing of its request.
 func TestRunsCountAsOperations(t *testing.T) {
-	all, of, mux := clients.New(clients.Bounds{Bodies: 1 << 20}), new(beginning), http.NewServeMux()
+	all, of, mux := clients.New(clients.Bounds{Bodies: 1 << 20}), new(beginningAPI), http.NewServeMux()
 	compat.Mount(mux, compat.Services{Engine: &engine.New(clustertest.NewFake(), nil, engine.Config{Logger: zap.NewNop()}).Services, MaxBody: 1 << 20, Peers: all, Logger: zap.NewNop()}, anybody{}, new(compat.Counts), of)
 	w := httptest.NewRecorder()
 	mux.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(`{"run_spec": {"sourcecode": "`+strings.Repeat("x", 100_000)+`"}}`)))
@@ -366,7 +366,7 @@ func TestFilesOfARunCount(t *testing.T) {
 		t.Errorf("%d files, %d bytes, %v", len(files), bounded.Usage().BodyBytes, err)
 	}
 	if _, err := a.filesOf("x", s, "prog.c", &hold); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
-		t.Errorf("without memory: %v", err)
+		t.Errorf("without memory: got %v, want QUOTA_EXCEEDED", err)
 	}
 }
 
@@ -387,6 +387,6 @@ func TestOutputCounts(t *testing.T) {
 		t.Errorf("%d bytes, of which %d are counted", p.size(), bounded.Usage().BodyBytes)
 	}
 	if err := p.take(batch.Event{Event: events.Event{Kind: events.Output, Data: []byte(strings.Repeat("x", 40))}}, &hold); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
-		t.Error(err)
+		t.Errorf("got %v, want QUOTA_EXCEEDED", err)
 	}
 }

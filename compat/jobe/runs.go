@@ -73,7 +73,7 @@ func (a *api) complete(r *http.Request, j job, in *request.Run, of *request.Batc
 		_, _ = a.Engine.Batches.Cancel(context.WithoutCancel(r.Context()), batch)
 		return overloaded(err)
 	}
-	var answer encoded
+	var answer encodedJSON
 	// Encoding briefly takes several times the output's memory, so requests take turns.
 	err = hold.Turn(r.Context(), build.size()+run.size(), func() error {
 		judged := j.judge(build, run)

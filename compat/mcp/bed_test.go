@@ -34,16 +34,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A bed is the API over an engine with a fake cluster.
 type bed struct {
-	t      testing.TB
-	url    string
-	direct http.Handler // what the server at url serves with
-	api    *API
-	engine *engine.Engine
-	book   *identity.Registry
-	audit  *audit.Log
-	counts *compat.Counts
-	peers  *clients.Limiter
-	ends   func() // what outlasts requests, as a server that stops; it waits for that
+	t        testing.TB
+	url      string
+	direct   http.Handler // what the server at url serves with
+	api      *API
+	engine   *engine.Engine
+	registry *identity.Registry
+	audit    *audit.Log
+	counts   *compat.Counts
+	peers    *clients.Limiter
+	ends     func() // what outlasts requests, as a server that stops; it waits for that
 }
 
 // The limits of a token.
@@ -73,26 +73,26 @@ func newBedOf(t testing.TB, held int64, change func(a *API)) *bed {
 		t.Fatal(err)
 	}
 	var eng *engine.Engine
-	book := identity.New(identity.Config{FirstToken: firstToken, Key: make([]byte, 32), Logger: zap.NewNop(), Free: func(ctx context.Context, id runtime.TenantID) error { return eng.FreeTenant(ctx, id) }, Store: db, Quotas: quotas})
-	if err := book.Load(t.Context()); err != nil {
+	registry := identity.New(identity.Config{FirstToken: firstToken, Key: make([]byte, 32), Logger: zap.NewNop(), Free: func(ctx context.Context, id runtime.TenantID) error { return eng.FreeTenant(ctx, id) }, Store: db, Quotas: quotas})
+	if err := registry.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eng = engine.New(fake, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop(), Quotas: quotas, Callers: book, Audit: log})
+	eng = engine.New(fake, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop(), Quotas: quotas, Callers: registry, Audit: log})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
 	go func() { ended <- eng.Run(ctx) }()
 	go func() { ended <- log.Run(ctx) }()
 	<-eng.Restored()
-	b := &bed{t: t, api: New(), engine: eng, book: book, audit: log, counts: new(compat.Counts), peers: clients.New(clients.Bounds{AllConnections: 1000, Connections: 1000, Operations: 100, TokenOperations: maxOperations, Bodies: 1 << 30, TokenBodies: held, PeerBodies: 1 << 30})}
+	b := &bed{t: t, api: New(), engine: eng, registry: registry, audit: log, counts: new(compat.Counts), peers: clients.New(clients.Bounds{AllConnections: 1000, Connections: 1000, Operations: 100, TokenOperations: maxOperations, Bodies: 1 << 30, TokenBodies: held, PeerBodies: 1 << 30})}
 	if change != nil {
 		change(b.api)
 	}
 	mux := http.NewServeMux()
 	services := compat.Services{Engine: &eng.Services, Languages: language.Default(), Version: "1.2.3", MaxBody: 1 << 20, Peers: b.peers, Logger: zap.NewNop()}
-	compat.Mount(mux, services, &routes.Admission{Registry: book}, b.counts, b.api)
+	compat.Mount(mux, services, &routes.Admission{Registry: registry}, b.counts, b.api)
 	var lasting sync.WaitGroup
 	ends, end := context.WithCancelCause(context.Background())
-	life := compat.Life{Ends: ends, Enter: func() func() { lasting.Add(1); return lasting.Done }}
+	life := clients.Life{Ends: ends, Enter: func() func() { lasting.Add(1); return lasting.Done }}
 	b.direct = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { mux.ServeHTTP(w, r.WithContext(life.In(r.Context()))) })
 	server := httptest.NewServer(b.direct)
 	b.url = server.URL + "/mcp"
@@ -123,11 +123,11 @@ func newBedOf(t testing.TB, held int64, change func(a *API)) *bed {
 func (b *bed) token(tenant runtime.TenantID) (text, id string) {
 	b.t.Helper()
 	if tenant != runtime.DefaultTenant {
-		if _, _, err := b.book.PutTenant(b.t.Context(), tenant, nil, nil); err != nil {
+		if _, _, err := b.registry.PutTenant(b.t.Context(), tenant, nil, nil); err != nil {
 			b.t.Fatal(err)
 		}
 	}
-	made, text, err := b.book.CreateToken(b.t.Context(), access.Server(), identity.NewToken{Kind: access.KindToken, Name: "agent", Role: access.Client, Tenant: tenant})
+	made, text, err := b.registry.CreateToken(b.t.Context(), access.Server(), identity.NewToken{Kind: access.KindToken, Name: "agent", Role: access.Client, Tenant: tenant})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func (b *bed) token(tenant runtime.TenantID) (text, id string) {
 // A bearer sends a token, and the id of the MCP session that it got.
 type bearer struct {
 	token   string
-	session string // instead of the client's own; "": as the client has it
+	session string // instead of the client's own; "" means as the client has it
 }
 
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {

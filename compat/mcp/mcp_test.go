@@ -97,14 +97,14 @@ func TestRunProgramReturnsTheResult(t *testing.T) {
 func TestBinaryOutputIsAlsoBase64(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
-	var session opened
+	var session openResult
 	a.call("open_session", object{"environment": "shell"}, &session)
 	data := []byte{0xff, 0xfe, 'a', 0}
 	var done wrote
 	a.call("write_files", object{"session": session.Session, "files": []object{{"path": "bytes", "base64": base64.StdEncoding.EncodeToString(data)}}}, &done)
 	var read content
 	if text := textIn(a.call("read_file", object{"session": session.Session, "path": "bytes"}, &read)); text != inBase64 {
-		t.Errorf("the text has it, too: %s", text)
+		t.Errorf("the text has it, too: got %s, want %s", text, inBase64)
 	}
 	if text := (ran{Stdout: "\uFFFDa", StdoutBase64: "//5hAA=="}).String(); !strings.HasSuffix(text, "stdout ("+inBase64+"):\n\uFFFDa\n") {
 		t.Error(text)
@@ -124,7 +124,7 @@ func TestProgressCarriesLiveOutputAndCancellingEndsTheExecution(t *testing.T) {
 		t.Run(tool, func(t *testing.T) {
 			b := newBed(t, nil)
 			a := b.agent(firstToken)
-			var session opened
+			var session openResult
 			a.call("open_session", object{"environment": "shell"}, &session)
 			arguments := map[string]object{"run_program": {"environment": "shell"}, "execute": {"session": session.Session}}[tool]
 			arguments["shell"] = "count 1000000000 1000"
@@ -197,10 +197,10 @@ func TestOutputIsCutAbove24KiB(t *testing.T) {
 	data := []byte(strings.Repeat("x", 2*half))
 	c.write(data)
 	if c.omitted() != 0 {
-		t.Errorf("%d of 24 KiB omitted", c.omitted())
+		t.Errorf("%d of 24 KiB omitted, want 0", c.omitted())
 	}
 	if c.write([]byte("more")); c.omitted() != 4 {
-		t.Errorf("%d of 4 bytes more omitted", c.omitted())
+		t.Errorf("%d of 4 bytes more omitted, want 4", c.omitted())
 	}
 }
 
@@ -223,7 +223,7 @@ func TestLiveOutputReportsOmissions(t *testing.T) {
 func TestImagesAreSentOnce(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
-	var session opened
+	var session openResult
 	a.call("open_session", object{"environment": "shell"}, &session)
 	image := []byte("\x89PNG\r\n\x1a\n\xff")
 	a.call("write_files", object{"session": session.Session, "files": []object{{"path": "a.png", "base64": base64.StdEncoding.EncodeToString(image)}}}, &wrote{})
@@ -237,7 +237,7 @@ func TestImagesAreSentOnce(t *testing.T) {
 func TestSessionsForgetLostRunners(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
-	var session opened
+	var session openResult
 	a.call("open_session", object{"environment": "shell"}, &session)
 	if _, err := b.engine.Runners.Release(access.With(t.Context(), access.Server()), runtime.RunnerID(session.Session)); err != nil {
 		t.Fatal(err)
@@ -268,15 +268,15 @@ func TestCancelledCallsReleaseTheirRunner(t *testing.T) {
 	}
 	result := s.failed(ctx, "execute", ctx.Err())
 	var got struct{ Error problem }
-	if decodeContent(t, result, &got); got.Error.Next != "" || !strings.Contains(got.Error.Message, "the client cancelled it") {
-		t.Errorf("%+v", got)
+	if decodeContent(t, result, &got); got.Error.Next != "" || got.Error.Code != runtime.CodeClusterUnavailable || !strings.Contains(got.Error.Message, "client") {
+		t.Errorf("got %+v, want CLUSTER_UNAVAILABLE because of the client", got)
 	}
 }
 
 func TestSessionsKeepFilesUntilTheyAreClosed(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
-	var session opened
+	var session openResult
 	a.call("open_session", object{"environment": "shell"}, &session)
 	a.call("write_files", object{"session": session.Session, "files": []object{{"path": "a/b.txt", "text": "hello wörld"}}}, &wrote{})
 	var list listing
@@ -294,14 +294,14 @@ func TestSessionsKeepFilesUntilTheyAreClosed(t *testing.T) {
 		}
 	}
 	if text != "hello wörld" {
-		t.Errorf("%q", text)
+		t.Errorf("got %q, want \"hello wörld\"", text)
 	}
 	var done ran
 	a.call("execute", object{"session": session.Session, "shell": "echo hi"}, &done)
 	if done.Stdout != "hi\n" || b.held() != 1 {
 		t.Errorf("%+v, %d held", done, b.held())
 	}
-	var end closed
+	var end closeResult
 	if a.call("close_session", object{"session": session.Session}, &end); !end.Closed || b.held() != 0 {
 		t.Errorf("%+v, %d held", end, b.held())
 	}
@@ -314,7 +314,7 @@ func TestSessionsKeepFilesUntilTheyAreClosed(t *testing.T) {
 func TestErrorsSayWhatToDoNext(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
-	var session opened
+	var session openResult
 	a.call("open_session", object{"language": "python3"}, &session)
 	if session.Environment != "python" {
 		t.Errorf("%+v", session)
@@ -385,7 +385,7 @@ func TestErrorsSayWhatToDoNext(t *testing.T) {
 func FuzzArguments(f *testing.F) {
 	b := newBed(f, nil)
 	a := b.agent(firstToken)
-	var session opened
+	var session openResult
 	a.call("open_session", object{"environment": "shell"}, &session)
 	all := tools()
 	for i := range all {
@@ -431,7 +431,7 @@ func entriesText(page audit.Page) string {
 func TestUnwantedProgressCostsNothing(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
-	var session opened
+	var session openResult
 	a.call("open_session", object{"environment": "shell"}, &session)
 	s := b.api.sessionOf(a)
 	c := &call{session: s, request: &request{hold: new(clients.Reservation)}, ctx: s.ctx, until: time.Now().Add(wait.Limit)}

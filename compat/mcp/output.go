@@ -17,8 +17,8 @@ import (
 // model too many tokens.
 const half = 12 << 10
 
-// A printed is the output of an execution, in parts.
-type printed struct {
+// An outputParts is the output of an execution, in parts.
+type outputParts struct {
 	streams map[runtime.Stream]*cut
 	cursor  string // before the first output that the result lacks
 	at      string // after the last output
@@ -27,12 +27,12 @@ type printed struct {
 }
 
 // newPrinted returns output without any event.
-func newPrinted() *printed {
-	return &printed{streams: map[runtime.Stream]*cut{runtime.Stdout: {}, runtime.Stderr: {}}}
+func newPrinted() *outputParts {
+	return &outputParts{streams: map[runtime.Stream]*cut{runtime.Stdout: {}, runtime.Stderr: {}}}
 }
 
 // add adds an event of output, or of lost output.
-func (p *printed) add(event events.Event) {
+func (p *outputParts) add(event events.Event) {
 	if event.Kind == events.Lost {
 		p.lost += event.Bytes
 		p.reason = event.Reason

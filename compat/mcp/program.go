@@ -147,15 +147,15 @@ func named(err error, variables []runtime.Variable) error {
 	return &renamed
 }
 
-// A place is the environment and the language of a program.
-type place struct {
+// A choice is the environment and the language of a program.
+type choice struct {
 	Language    string `json:"language,omitempty" jsonschema:"a programming language, for example python3; list_environments lists all"`
 	Environment string `json:"environment,omitempty" jsonschema:"the environment to run in; default: one that has the language"`
 }
 
-// choose returns the environment of a place, and the recipe of its language; nil if the language is
+// choose returns the environment of a choice, and the recipe of its language; nil if the language is
 // unknown.
-func (c *call) choose(at place) (runtime.EnvironmentID, *language.Recipe, error) {
+func (c *call) choose(at choice) (runtime.EnvironmentID, *language.Recipe, error) {
 	there, err := c.api.services.Engine.Environments.List(c.ctx)
 	if err != nil {
 		return "", nil, err

@@ -21,7 +21,7 @@ import (
 
 // A runInput has the arguments of run_program.
 type runInput struct {
-	place
+	choice
 	program
 }
 
@@ -73,7 +73,7 @@ func running() []tool {
 // runProgram serves run_program. It checks the arguments before it claims a runner, and drops the
 // runner when it returns.
 func runProgram(c *call, in runInput) (out ran, reply answer, err error) {
-	environment, recipe, err := c.choose(in.place)
+	environment, recipe, err := c.choose(in.choice)
 	if err != nil {
 		return out, reply, err
 	}
@@ -124,7 +124,7 @@ func execute(c *call, in executeInput) (out ran, reply answer, err error) {
 	if err != nil {
 		return out, reply, err
 	}
-	_, recipe, err := c.choose(place{Language: in.Language, Environment: string(runner.Environment.ID)})
+	_, recipe, err := c.choose(choice{Language: in.Language, Environment: string(runner.Environment.ID)})
 	if err != nil {
 		return out, reply, err
 	}
@@ -276,7 +276,7 @@ var errRunning = errors.New("the program still runs")
 
 // follow reads an execution's events to its end. It returns errRunning if the call must answer
 // earlier.
-func (c *call) follow(id runtime.ExecutionID) (runtime.Execution, *printed, error) {
+func (c *call) follow(id runtime.ExecutionID) (runtime.Execution, *outputParts, error) {
 	output := newPrinted()
 	reader, err := c.api.services.Engine.Executions.Events(c.ctx, id, "")
 	if err != nil {
@@ -331,7 +331,7 @@ func (c *call) event(ctx context.Context, reader *events.Reader) (event events.E
 }
 
 // report returns the result of an execution.
-func report(x runtime.Execution, output *printed) ran {
+func report(x runtime.Execution, output *outputParts) ran {
 	out := ran{
 		Execution: string(x.ID), Outcome: x.End.Outcome, Signal: x.End.Signal, Message: x.End.Message, Hint: x.Hint,
 		Seconds: x.Usage.Wall.Seconds(), MemoryBytes: x.Usage.PeakMemory, LostBytes: output.lost, LostReason: output.reason,

@@ -18,7 +18,7 @@ import (
 func TestLongProgramsOutlastTheirCall(t *testing.T) {
 	b := newBed(t, func(a *API) { a.within = 100 * time.Millisecond })
 	a := b.agent(firstToken)
-	var session opened
+	var session openResult
 	a.call("open_session", object{"environment": "shell"}, &session)
 	for name, test := range map[string]struct {
 		tool string
@@ -73,10 +73,10 @@ func TestLongProgramsOutlastTheirCall(t *testing.T) {
 		}
 		if got.Session != "" { // its files are still there
 			a.call("list_files", object{"session": got.Session}, &listing{})
-			a.call("close_session", object{"session": got.Session}, &closed{})
+			a.call("close_session", object{"session": got.Session}, &closeResult{})
 		}
 	}
-	a.call("close_session", object{"session": session.Session}, &closed{})
+	a.call("close_session", object{"session": session.Session}, &closeResult{})
 	b.freed()
 }
 

@@ -29,7 +29,7 @@ func TestSessionsEndWithTheMCPSession(t *testing.T) {
 			}
 		},
 		"token revoked": func(t *testing.T, b *bed, _ *agent, id string) {
-			if _, err := b.book.RevokeToken(t.Context(), access.Server(), id, false); err != nil {
+			if _, err := b.registry.RevokeToken(t.Context(), access.Server(), id, false); err != nil {
 				t.Error(err)
 			}
 		},
@@ -42,9 +42,9 @@ func TestSessionsEndWithTheMCPSession(t *testing.T) {
 			b := newBed(t, nil)
 			token, id := b.token("physics")
 			a := b.agent(token)
-			a.call("open_session", object{"environment": "shell"}, &opened{})
+			a.call("open_session", object{"environment": "shell"}, &openResult{})
 			if b.held() != 1 {
-				t.Fatalf("%d held", b.held())
+				t.Fatalf("%d held, want 1", b.held())
 			}
 			s := b.api.sessionOf(a)
 			end(t, b, a, id)
@@ -73,7 +73,7 @@ func TestEndOfASessionCancelsItsCalls(t *testing.T) {
 	for message := ""; !strings.Contains(message, "1\n"); {
 		message = wait.Receive(t, a.progress, "live output")
 	}
-	if _, err := b.book.RevokeToken(t.Context(), access.Server(), id, false); err != nil {
+	if _, err := b.registry.RevokeToken(t.Context(), access.Server(), id, false); err != nil {
 		t.Fatal(err)
 	}
 	wait.Receive(t, ended, "the end of the call")
@@ -86,7 +86,7 @@ func TestSessionsOfOtherTokensAreUnknown(t *testing.T) {
 	same, _ := b.token("physics")
 	other, _ := b.token("chemistry")
 	a := b.agent(mine)
-	var session opened
+	var session openResult
 	a.call("open_session", object{"environment": "shell"}, &session)
 	for _, token := range []string{mine, same, other, firstToken} { // mine: another MCP session
 		foreign := b.agent(token)
@@ -96,7 +96,7 @@ func TestSessionsOfOtherTokensAreUnknown(t *testing.T) {
 			arguments["session"] = session.Session
 			foreign.refused(tool, arguments, runtime.CodeRunnerGone, "")
 		}
-		var end closed
+		var end closeResult
 		if foreign.call("close_session", object{"session": session.Session}, &end); end.Closed {
 			t.Error("another one closed it")
 		}
@@ -104,7 +104,7 @@ func TestSessionsOfOtherTokensAreUnknown(t *testing.T) {
 	for _, token := range []string{same, other, firstToken} { // with the id of my MCP session
 		for _, method := range []string{http.MethodPost, http.MethodDelete} {
 			if status, _ := b.send(method, token, a.ID(), `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`); status != http.StatusNotFound {
-				t.Errorf("%s answers %d", method, status)
+				t.Errorf("%s answers %d, want %d", method, status, http.StatusNotFound)
 			}
 		}
 	}
@@ -179,8 +179,8 @@ func TestSessionsAreBounded(t *testing.T) {
 	if !b.api.sessionOf(first).begin() || !b.api.sessionOf(again).begin() || !b.api.sessionOf(kept).begin() {
 		t.Fatal("one has ended")
 	}
-	if status, text := b.send(http.MethodPost, third, "", initialize); status != http.StatusTooManyRequests || !strings.Contains(text, "at most 2 of one token, 3 in all") {
-		t.Errorf("%d %s", status, text)
+	if status, text := b.send(http.MethodPost, third, "", initialize); status != http.StatusTooManyRequests || !strings.Contains(text, "at most 2 of one token, 3 ") {
+		t.Errorf("got %d %s, want 429 with the limits 2 and 3", status, text)
 	}
 	for _, a := range []*agent{kept, again, first} { // the other's is idle longest
 		b.api.sessionOf(a).done()
@@ -197,10 +197,10 @@ func TestGrantsOpenNoSessions(t *testing.T) {
 	b := newBed(t, nil)
 	token, id := b.token(runtime.DefaultTenant)
 	a := b.agent(token)
-	var session opened
+	var session openResult
 	a.call("open_session", object{"environment": "shell"}, &session)
 	by := access.Principal{Kind: access.KindToken, ID: id, Role: access.Client, Tenant: runtime.DefaultTenant}
-	grant, _, err := b.book.Sign(by, access.Grant{Runner: runtime.RunnerID(session.Session), Rights: []access.Right{access.Watch}}, time.Hour)
+	grant, _, err := b.registry.Sign(by, access.Grant{Runner: runtime.RunnerID(session.Session), Rights: []access.Right{access.Watch}}, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func TestGrantsOpenNoSessions(t *testing.T) {
 func TestCallsWhoseClientLeftAreCounted(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
-	var session opened
+	var session openResult
 	a.call("open_session", object{"environment": "shell"}, &session)
 	s := b.api.sessionOf(a)
 	b.quiet()
@@ -234,7 +234,7 @@ func TestCallsWhoseClientLeftAreCounted(t *testing.T) {
 		t.Error("a session with calls is idle")
 	}
 	if _, _, err := s.begins(&sdk.RequestExtra{Header: http.Header{requestKey: {"of one that has ended"}}}); !errors.Is(err, errLeft) {
-		t.Errorf("a call begins whose client has left: %v", err)
+		t.Errorf("a call begins whose client has left: got %v, want %v", err, errLeft)
 	}
 	s.end(errDeleted)
 	<-s.released
@@ -293,7 +293,7 @@ func TestSessionThatEndsBeforeItsFirstMessage(t *testing.T) {
 func TestCallsHaveTheAPIsLimits(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
-	var session opened
+	var session openResult
 	a.call("open_session", object{"environment": "shell"}, &session)
 	b.quiet()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -41,19 +41,19 @@ func sessionTools() []tool {
 
 // An openInput has the arguments of open_session.
 type openInput struct {
-	place
+	choice
 	InactivityTimeout *int `json:"inactivityTimeout,omitempty" jsonschema:"seconds without use after which the session ends, 1 to 3600; default 600"`
 }
 
-// An opened is the result of open_session.
-type opened struct {
+// An openResult is the result of open_session.
+type openResult struct {
 	Session     string `json:"session" jsonschema:"the session's id, for execute and the file tools"`
 	Environment string `json:"environment"`
 }
 
 // openSession serves open_session. The session's id is the id of its runner.
-func openSession(c *call, in openInput) (out opened, reply answer, err error) {
-	environment, _, err := c.choose(in.place)
+func openSession(c *call, in openInput) (out openResult, reply answer, err error) {
+	environment, _, err := c.choose(in.choice)
 	if err != nil {
 		return out, reply, err
 	}
@@ -66,7 +66,7 @@ func openSession(c *call, in openInput) (out opened, reply answer, err error) {
 	if err != nil {
 		return out, reply, err
 	}
-	out = opened{string(runner.ID), string(environment)}
+	out = openResult{string(runner.ID), string(environment)}
 	reply.text = fmt.Sprintf("session %s in %s", out.Session, out.Environment)
 	return out, reply, nil
 }
@@ -76,13 +76,13 @@ type sessionInput struct {
 	Session string `json:"session" jsonschema:"from open_session"`
 }
 
-// A closed is the result of close_session.
-type closed struct {
+// A closeResult is the result of close_session.
+type closeResult struct {
 	Closed bool `json:"closed" jsonschema:"false: it had ended before"`
 }
 
 // closeSession serves close_session. It closes only sessions that were opened in this MCP session.
-func closeSession(c *call, in sessionInput) (out closed, reply answer, err error) {
+func closeSession(c *call, in sessionInput) (out closeResult, reply answer, err error) {
 	id := runtime.RunnerID(in.Session)
 	out.Closed = c.holds(id) == nil && c.drop(id)
 	reply.text = "closed"

@@ -55,7 +55,7 @@ func (b *bed) unread(a *agent, message string) (begun <-chan string, leave func(
 func TestSessionsOfClientsThatDoNotReadEnd(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
-	var session opened
+	var session openResult
 	a.call("open_session", object{"environment": "shell"}, &session)
 	answer, _ := b.unread(a, fmt.Sprintf(`{"jsonrpc":"2.0","id":"x","method":"tools/call","params":{"name":"list_files","arguments":{"session":%q}}}`, session.Session))
 	wait.Receive(t, answer, "the answer")
@@ -63,7 +63,7 @@ func TestSessionsOfClientsThatDoNotReadEnd(t *testing.T) {
 	s.end(errDeleted)
 	wait.Receive(t, s.released, "the end of all that the session holds")
 	if b.held() != 0 {
-		t.Errorf("%d held", b.held())
+		t.Errorf("%d held, want 0", b.held())
 	}
 }
 
@@ -71,7 +71,7 @@ func TestSessionsOfClientsThatDoNotReadEnd(t *testing.T) {
 func TestCallsOfClientsThatDoNotReadAreCancelled(t *testing.T) {
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
-	var session opened
+	var session openResult
 	a.call("open_session", object{"environment": "shell"}, &session)
 	begun, _ := b.unread(a, fmt.Sprintf(`{"jsonrpc":"2.0","id":"x","method":"tools/call","params":{"name":"execute","arguments":{"session":%q,"shell":"sleep 1000"},"_meta":{"progressToken":1}}}`, session.Session))
 	_, after, _ := strings.Cut(wait.Receive(t, begun, "a notification"), "execution ")
@@ -90,7 +90,7 @@ func TestMemoryOfCallsIsCounted(t *testing.T) {
 	const calls, size = 3, 512 << 10
 	b := newBed(t, nil)
 	a := b.agent(firstToken)
-	var session opened
+	var session openResult
 	a.call("open_session", object{"environment": "shell"}, &session)
 	for path, text := range map[string]string{"binary": "\xff", "escaped": "\x01", "html": "<"} {
 		if _, err := b.engine.Files.Update(access.With(t.Context(), access.Server()), runtime.RunnerID(session.Session), "", files.Update{Write: []runtime.FileWrite{{Path: path, Data: []byte(strings.Repeat(text, size)), Mode: 0o644}}}); err != nil {
@@ -133,7 +133,7 @@ func TestDroppedFilesTakeNoMemory(t *testing.T) {
 	b := newBed(t, nil)
 	text, id := b.token(runtime.DefaultTenant)
 	a := b.agent(text)
-	var session opened
+	var session openResult
 	a.call("open_session", object{"environment": "shell"}, &session)
 	var made []runtime.FileWrite
 	for i := range 3 {
@@ -176,7 +176,7 @@ func TestAnswersWithoutMemoryAreRefused(t *testing.T) {
 	b := newBed(t, nil)
 	text, id := b.token(runtime.DefaultTenant)
 	a := b.agent(text)
-	var session opened
+	var session openResult
 	a.call("open_session", object{"environment": "shell"}, &session)
 	a.call("write_files", object{"session": session.Session, "files": []object{{"path": "x", "text": strings.Repeat("x", 100<<10)}}}, &wrote{})
 	wait.For(t, "the requests have ended", func() bool { return b.peers.Usage().BodyBytes == 0 })

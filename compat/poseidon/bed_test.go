@@ -20,7 +20,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/clients"
-	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/compat"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/access"
@@ -45,17 +44,17 @@ const (
 
 // A bed is the API over an engine with a fake cluster.
 type bed struct {
-	t       testing.TB
-	url     string
-	token   string
-	tokenID string // of one that as made
-	book    *identity.Registry
-	engine  *engine.Engine
-	fake    *clustertest.Fake
-	stop    func() // as a server does
-	handler http.Handler
-	api     *api
-	peers   *clients.Limiter
+	t        testing.TB
+	url      string
+	token    string
+	tokenID  string // of one that as made
+	registry *identity.Registry
+	engine   *engine.Engine
+	fake     *clustertest.Fake
+	stop     func() // as a server does
+	handler  http.Handler
+	api      *api
+	peers    *clients.Limiter
 }
 
 func newBed(t testing.TB, options Options) bed {
@@ -73,11 +72,11 @@ func newBounded(t testing.TB, options Options, bounds clients.Bounds) bed {
 	}
 	quotas := quota.New()
 	var eng *engine.Engine
-	book := identity.New(identity.Config{FirstToken: token, Key: make([]byte, 32), Logger: zap.NewNop(), Store: db, Quotas: quotas, Free: func(ctx context.Context, id runtime.TenantID) error { return eng.FreeTenant(ctx, id) }})
-	if err := book.Load(t.Context()); err != nil {
+	registry := identity.New(identity.Config{FirstToken: token, Key: make([]byte, 32), Logger: zap.NewNop(), Store: db, Quotas: quotas, Free: func(ctx context.Context, id runtime.TenantID) error { return eng.FreeTenant(ctx, id) }})
+	if err := registry.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	eng = engine.New(fake, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop(), Quotas: quotas, Callers: book, Alert: pool.AlertRule{Threshold: 0.5, Timeout: time.Millisecond}})
+	eng = engine.New(fake, db, engine.Config{Dir: t.TempDir(), Logger: zap.NewNop(), Quotas: quotas, Callers: registry, Alert: pool.AlertRule{Threshold: 0.5, Timeout: time.Millisecond}})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- eng.Run(ctx) }()
@@ -87,7 +86,7 @@ func newBounded(t testing.TB, options Options, bounds clients.Bounds) bed {
 	services := compat.Services{Engine: &eng.Services, Version: "1.2.3", MaxBody: 1 << 20, Peers: bounded, Logger: zap.NewNop()}
 	opened := New(options).(*api)
 	opened.closeTime, opened.quitGrace = wait.Limit, wait.Limit // no test asserts them
-	compat.Mount(mux, services, &routes.Admission{Registry: book}, new(compat.Counts), opened)
+	compat.Mount(mux, services, &routes.Admission{Registry: registry}, new(compat.Counts), opened)
 	streams, endStreams := context.WithCancel(context.Background())
 	var requests sync.WaitGroup // those of WebSockets end later than the server
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -96,7 +95,7 @@ func newBounded(t testing.TB, options Options, bounds clients.Bounds) bed {
 		mux.ServeHTTP(w, r)
 	}))
 	server.Config.BaseContext = func(net.Listener) context.Context { return streams }
-	server.Config.ConnContext = socket.ConnContext
+	server.Config.ConnContext = clients.ConnContext
 	listener := bounded.Listen(server.Listener)
 	server.Listener = listener
 	server.Start()
@@ -111,16 +110,16 @@ func newBounded(t testing.TB, options Options, bounds clients.Bounds) bed {
 			t.Error(err)
 		}
 	})
-	return bed{t, server.URL + root, token, "", book, eng, fake, endStreams, mux, opened, bounded}
+	return bed{t, server.URL + root, token, "", registry, eng, fake, endStreams, mux, opened, bounded}
 }
 
 // as returns the bed for a new tenant's client with a role.
 func (b bed) as(tenant runtime.TenantID, role access.Role) bed {
 	b.t.Helper()
-	if _, _, err := b.book.PutTenant(b.t.Context(), tenant, nil, nil); err != nil {
+	if _, _, err := b.registry.PutTenant(b.t.Context(), tenant, nil, nil); err != nil {
 		b.t.Fatal(err)
 	}
-	made, text, err := b.book.CreateToken(b.t.Context(), access.Server(), identity.NewToken{Kind: access.KindToken, Name: "test", Role: role, Tenant: tenant})
+	made, text, err := b.registry.CreateToken(b.t.Context(), access.Server(), identity.NewToken{Kind: access.KindToken, Name: "test", Role: role, Tenant: tenant})
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func TestPathsAreRelativeToTheWorkingDirectory(t *testing.T) {
 			t.Errorf("%q in %q is %q, not %q", test.path, test.dir, got, test.want)
 		}
 		if got := emptied(runner, test.path); got != test.emptied {
-			t.Errorf("to delete %q in %q empties the directory: %v", test.path, test.dir, got)
+			t.Errorf("to delete %q in %q empties the directory: %v, want %v", test.path, test.dir, got, test.emptied)
 		}
 	}
 }
@@ -82,7 +82,7 @@ func TestUpdatesInParts(t *testing.T) {
 			return nil
 		})
 		if updates > test.updates || updated < min(test.updated, test.files-test.bad) && test.other == nil || (err == nil) != (test.first == "") || err != nil && !strings.Contains(err.Error(), test.first) {
-			t.Errorf("%s: %d updates, %d files are updated: %v", name, updates, updated, err)
+			t.Errorf("%s: %d updates, %d files are updated: got %v, want %q", name, updates, updated, err, test.first)
 		}
 		if test.other != nil && runtime.CodeOf(err) != runtime.CodeOf(test.other) {
 			t.Errorf("%s: %v", name, err)

@@ -103,7 +103,7 @@ func TestImpossibleFilesDoNotKeepOthersFromBeingWritten(t *testing.T) {
 		content := base64.StdEncoding.EncodeToString([]byte(name))
 		body, _ := json.Marshal(map[string]any{"copy": []map[string]string{{"path": "before", "content": content}, {"path": bad, "content": ""}, {"path": "after", "content": content}}})
 		if got := b.expect(500, "PATCH", runner+"/files", string(body), "errorCode"); got != "UNKNOWN" {
-			t.Errorf("%s: %s", name, got)
+			t.Errorf("%s: got %s, want UNKNOWN", name, got)
 		}
 		for _, path := range []string{"before", "after"} {
 			if status, got := b.call("GET", runner+"/files/raw?path="+path, ""); status != 200 || got != name {

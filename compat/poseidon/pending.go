@@ -25,17 +25,17 @@ const (
 	pendingRunner = 16 // for one runner; a further one replaces the oldest
 )
 
-// pending are requested executions that wait for their WebSocket. Its methods are safe for
+// pendingExecutions are requested executions that wait for their WebSocket. Its methods are safe for
 // concurrent use.
-type pending struct {
+type pendingExecutions struct {
 	memory *quota.Memory // nil has no limit
 
 	mu sync.Mutex // guards of
-	of map[runtime.RunnerID][]waiting
+	of map[runtime.RunnerID][]pendingExecution
 }
 
-// A waiting is an execution that waits for its WebSocket.
-type waiting struct {
+// A pendingExecution is an execution that waits for its WebSocket.
+type pendingExecution struct {
 	id    string
 	in    request.Start
 	kept  *quota.Kept
@@ -44,7 +44,7 @@ type waiting struct {
 
 // add keeps an execution for pendingLife, and returns its id. It returns QUOTA_EXCEEDED if the
 // tenant has used up its share; then it drops no other execution.
-func (p *pending) add(in request.Start) (string, error) {
+func (p *pendingExecutions) add(in request.Start) (string, error) {
 	bytes := int64(1 << 10)
 	for _, arg := range in.Command {
 		bytes += int64(len(arg))
@@ -56,7 +56,7 @@ func (p *pending) add(in request.Start) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	w := waiting{id: uuid.NewString(), in: in, kept: kept}
+	w := pendingExecution{id: uuid.NewString(), in: in, kept: kept}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if all := p.of[in.RunnerID]; len(all) == pendingRunner {
@@ -68,28 +68,28 @@ func (p *pending) add(in request.Start) (string, error) {
 }
 
 // has reports whether an execution with this id waits for a runner.
-func (p *pending) has(runner runtime.RunnerID, id string) bool {
+func (p *pendingExecutions) has(runner runtime.RunnerID, id string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.ContainsFunc(p.of[runner], func(w waiting) bool { return w.id == id })
+	return slices.ContainsFunc(p.of[runner], func(w pendingExecution) bool { return w.id == id })
 }
 
 // any reports whether any execution waits for a runner.
-func (p *pending) any(runner runtime.RunnerID) bool {
+func (p *pendingExecutions) any(runner runtime.RunnerID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.of[runner]) > 0
 }
 
 // take returns and removes the execution with this id. Only one caller gets it.
-func (p *pending) take(runner runtime.RunnerID, id string) (request.Start, bool) {
+func (p *pendingExecutions) take(runner runtime.RunnerID, id string) (request.Start, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.remove(runner, id)
 }
 
 // remove does the work of take. The caller holds mu.
-func (p *pending) remove(runner runtime.RunnerID, id string) (request.Start, bool) {
+func (p *pendingExecutions) remove(runner runtime.RunnerID, id string) (request.Start, bool) {
 	all := p.of[runner]
 	for i, w := range all {
 		if w.id != id {
@@ -97,7 +97,7 @@ func (p *pending) remove(runner runtime.RunnerID, id string) (request.Start, boo
 		}
 		w.timer.Stop()
 		w.kept.Free()
-		if p.of[runner] = append(append([]waiting{}, all[:i]...), all[i+1:]...); len(all) == 1 {
+		if p.of[runner] = append(append([]pendingExecution{}, all[:i]...), all[i+1:]...); len(all) == 1 {
 			delete(p.of, runner)
 		}
 		return w.in, true
@@ -106,7 +106,7 @@ func (p *pending) remove(runner runtime.RunnerID, id string) (request.Start, boo
 }
 
 // drop removes all executions that wait for a runner.
-func (p *pending) drop(runner runtime.RunnerID) {
+func (p *pendingExecutions) drop(runner runtime.RunnerID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, w := range p.of[runner] {

@@ -16,7 +16,7 @@ func start(runner runtime.RunnerID, bytes int) request.Start {
 	return request.Start{RunnerID: runner, Command: []string{strings.Repeat("x", bytes)}}
 }
 
-func (p *pending) count() (n int) {
+func (p *pendingExecutions) count() (n int) {
 	for _, all := range p.of {
 		n += len(all)
 	}
@@ -24,7 +24,7 @@ func (p *pending) count() (n int) {
 }
 
 // room returns how many KiB a tenant may still use.
-func (p *pending) room(tenant runtime.TenantID) (n int) {
+func (p *pendingExecutions) room(tenant runtime.TenantID) (n int) {
 	var all []*quota.Kept
 	for ; ; n++ {
 		kept, err := p.memory.Keep(tenant, 1<<10, "a test")
@@ -42,8 +42,8 @@ func (p *pending) room(tenant runtime.TenantID) (n int) {
 // pendingKiB is the memory of these tests.
 const pendingKiB = 64 << 10
 
-func newPending() *pending {
-	return &pending{memory: quota.NewMemory(pendingKiB << 10), of: map[runtime.RunnerID][]waiting{}}
+func newPending() *pendingExecutions {
+	return &pendingExecutions{memory: quota.NewMemory(pendingKiB << 10), of: map[runtime.RunnerID][]pendingExecution{}}
 }
 
 func TestPendingExecutionsExpire(t *testing.T) {
@@ -82,7 +82,7 @@ func TestPendingExecutionsAreBounded(t *testing.T) {
 		}
 		ids = append(ids, id)
 	}
-	if p.count() != pendingRunner || !slices.ContainsFunc(p.of["one"], func(w waiting) bool { return w.id == ids[2] }) {
+	if p.count() != pendingRunner || !slices.ContainsFunc(p.of["one"], func(w pendingExecution) bool { return w.id == ids[2] }) {
 		t.Errorf("%d wait; the third does: %v", p.count(), p.of["one"][0].id == ids[2])
 	}
 	filled := func(tenant runtime.TenantID) (err error) {
@@ -94,7 +94,7 @@ func TestPendingExecutionsAreBounded(t *testing.T) {
 		return err
 	}
 	if err := filled(""); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
-		t.Errorf("one tenant takes all: %v", err)
+		t.Errorf("one tenant takes all: got %v, want QUOTA_EXCEEDED", err)
 	}
 	if n := p.room("other"); n < pendingKiB/5 {
 		t.Errorf("another one has only %d KiB", n)

@@ -35,7 +35,7 @@ type Options struct {
 
 // New returns the API.
 func New(options Options) compat.API {
-	return &api{options: options, keepalive: keepalive, closeTime: closeTime, quitGrace: quitGrace, inputStall: inputStall, pending: &pending{of: map[runtime.RunnerID][]waiting{}}}
+	return &api{options: options, keepalive: keepalive, closeTime: closeTime, quitGrace: quitGrace, inputStall: inputStall, pending: &pendingExecutions{of: map[runtime.RunnerID][]pendingExecution{}}}
 }
 
 // An api implements compat.API. Its times are fields, so that tests can change them.
@@ -46,7 +46,7 @@ type api struct {
 	closeTime  time.Duration
 	quitGrace  time.Duration
 	inputStall time.Duration
-	pending    *pending
+	pending    *pendingExecutions
 }
 
 func (*api) Name() string { return "poseidon" }

@@ -47,7 +47,7 @@ func TestEnvironments(t *testing.T) {
 	}
 	b.expect(204, "PUT", "/execution-environments/7", `{"cpuLimit":3000}`, "")
 	if env, _, _ = b.engine.Environments.Get(access.With(t.Context(), access.Server()), "7"); env.Resources.CPUMHz != 3000 {
-		t.Errorf("it has %d MHz", env.Resources.CPUMHz)
+		t.Errorf("it has %d MHz, want 3000", env.Resources.CPUMHz)
 	}
 	for _, test := range []struct{ method, path, body, message string }{
 		{"PUT", "/execution-environments/7", `{"memoryLimit":3}`, "memoryLimit: must be at least 4, not 3"},
@@ -60,11 +60,11 @@ func TestEnvironments(t *testing.T) {
 		{"GET", "/execution-environments/7?fetch=perhaps", ``, "the parameter fetch must be true or false"},
 	} {
 		if got := b.expect(400, test.method, test.path, test.body, "message"); got != test.message {
-			t.Errorf("%+v is answered with %q", test, got)
+			t.Errorf("%+v is answered with %q, want %q", test, got, test.message)
 		}
 	}
 	if status, _ := b.call("POST", "/runners", `{"executionEnvironmentId":8}`); status != 404 {
-		t.Errorf("a runner of an unknown environment is answered with %d", status)
+		t.Errorf("a runner of an unknown environment is answered with %d, want 404", status)
 	}
 }
 
@@ -79,7 +79,7 @@ func TestIsolationOfNewEnvironments(t *testing.T) {
 	}
 	b.expect(204, "PUT", "/execution-environments/1", put, "")
 	if env, _, _ := b.engine.Environments.Get(access.With(t.Context(), access.Server()), "1"); env.Isolation != runtime.IsolationGVisor {
-		t.Errorf("it became %s", env.Isolation)
+		t.Errorf("it became %s, want %s", env.Isolation, runtime.IsolationGVisor)
 	}
 }
 
@@ -299,22 +299,22 @@ func TestExecutionStartsOnce(t *testing.T) {
 		return response.StatusCode
 	}
 	if got := dial(other); got != 404 {
-		t.Errorf("another runner's is answered with %d", got)
+		t.Errorf("another runner's is answered with %d, want 404", got)
 	}
 	if got, code := frames(t, b.open(url)); code != websocket.StatusNormalClosure ||
 		!slices.Equal(got, []string{`{"type":"start"}`, `{"type":"stdout","data":"<é> & more\n"}`, `{"type":"exit","data":0}`}) {
 		t.Errorf("%q, and %d", got, code)
 	}
 	if got := dial(url); got != 404 {
-		t.Errorf("the second WebSocket is answered with %d", got)
+		t.Errorf("the second WebSocket is answered with %d, want 404", got)
 	}
 	gone := b.execute(runner, "true")
 	b.expect(204, "DELETE", runner, "", "")
 	if n := b.api.pending.count(); n != 0 {
-		t.Errorf("%d executions of it still wait", n)
+		t.Errorf("%d executions of it still wait, want 0", n)
 	}
 	if got := dial(gone); got != 410 {
-		t.Errorf("that of a released runner is answered with %d", got)
+		t.Errorf("that of a released runner is answered with %d, want 410", got)
 	}
 }
 
@@ -416,7 +416,7 @@ func TestStoppingServerEndsNoExecution(t *testing.T) {
 	for name, stop := range map[string]func(bed){
 		"server": func(b bed) { b.stop() },
 		"token": func(b bed) {
-			if _, err := b.book.RevokeToken(b.t.Context(), access.Server(), b.tokenID, false); err != nil {
+			if _, err := b.registry.RevokeToken(b.t.Context(), access.Server(), b.tokenID, false); err != nil {
 				b.t.Fatal(err)
 			}
 		},
@@ -429,7 +429,7 @@ func TestStoppingServerEndsNoExecution(t *testing.T) {
 			}
 			stop(b)
 			if _, code := frames(t, ws); code != websocket.StatusGoingAway {
-				t.Errorf("it is closed with %d", code)
+				t.Errorf("it is closed with %d, want %d", code, websocket.StatusGoingAway)
 			}
 			if x, err := b.engine.Executions.Get(access.With(t.Context(), access.Server()), b.execution(), 0); err != nil || x.State != runtime.ExecutionRunning {
 				t.Errorf("it is %+v, %v", x, err)

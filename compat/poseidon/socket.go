@@ -14,7 +14,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/clients/socket"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/compat"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/events"
@@ -107,13 +107,13 @@ type starter func(ctx context.Context) (runtime.Execution, error)
 
 // accept opens a WebSocket, and serves it.
 func (a *api) accept(w http.ResponseWriter, r *http.Request, start starter) {
-	hijack := &socket.Hijacker{ResponseWriter: w, Patience: patience}
+	hijack := &clients.Hijacker{ResponseWriter: w, Patience: patience}
 	ws, err := websocket.Accept(hijack, r, &websocket.AcceptOptions{
 		CompressionMode:    websocket.CompressionDisabled,
 		InsecureSkipVerify: true, // the server has checked the origin before
 		OnPingReceived: func(_ context.Context, payload []byte) bool {
 			// The library must not write, since its frame could split one of ours. This write waits if the peer doesn't read.
-			_, _ = hijack.Conn.Write(socket.Frame(socket.OpPong, payload))
+			_, _ = hijack.Conn.Write(clients.Frame(clients.OpPong, payload))
 			return false
 		},
 	})
@@ -128,7 +128,7 @@ func (a *api) accept(w http.ResponseWriter, r *http.Request, start starter) {
 type connection struct {
 	*api
 	ws    *websocket.Conn // only for reading
-	conn  *socket.Conn
+	conn  *clients.GuardedConn
 	input *input
 	read  chan struct{} // closed when reading has ended
 }
@@ -177,14 +177,14 @@ func (c *connection) serve(ctx context.Context, start starter) {
 
 // close sends a close frame, and waits closeTime for the peer's.
 func (c *connection) close(code websocket.StatusCode) {
-	if c.conn.WriteLast(socket.Frame(socket.OpClose, []byte{byte(code >> 8), byte(code)})) == nil {
+	if c.conn.WriteLast(clients.Frame(clients.OpClose, []byte{byte(code >> 8), byte(code)})) == nil {
 		_ = c.conn.SetReadDeadline(time.Now().Add(c.closeTime))
 		<-c.read
 	}
 }
 
 func (c *connection) send(text []byte) error {
-	_, err := c.conn.WriteAll(net.Buffers{socket.AppendHeader(nil, socket.OpText, len(text)), text})
+	_, err := c.conn.WriteAll(net.Buffers{clients.AppendFrameHeader(nil, clients.OpText, len(text)), text})
 	return err
 }
 
@@ -213,13 +213,13 @@ func (c *connection) keep(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		quiet := c.conn.Quiet()
-		if vanished, known := socket.Vanished(c.conn.Carrier); vanished || !known && quiet > patience {
+		if vanished, known := clients.Vanished(c.conn.Carrier); vanished || !known && quiet > patience {
 			return errLeft
 		}
 		if quiet < c.keepalive {
 			continue
 		}
-		if _, err := c.conn.Write(socket.Frame(socket.OpPing, nil)); err != nil {
+		if _, err := c.conn.Write(clients.Frame(clients.OpPing, nil)); err != nil {
 			return errLeft
 		}
 	}

@@ -129,7 +129,7 @@ func FuzzFrames(f *testing.F) {
 			}
 		}
 		if want := string([]rune(string(data))); text.String() != want {
-			t.Errorf("%q became %q", data, text.String())
+			t.Errorf("%q became %q, want %q", data, text.String(), want)
 		}
 	})
 }

@@ -26,7 +26,7 @@ import (
 // A download of output ends with the token or grant of its caller.
 func TestDownloadsEndWithTheirCaller(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
-	w := &watched{ReadSeeker: bytes.NewReader(make([]byte, 100)), ended: ctx.Err}
+	w := &errorKeeper{ReadSeeker: bytes.NewReader(make([]byte, 100)), ended: ctx.Err}
 	if n, err := io.ReadFull(w, make([]byte, 10)); n != 10 || err != nil || w.failed != nil {
 		t.Fatalf("%d, %v", n, err)
 	}
@@ -35,7 +35,7 @@ func TestDownloadsEndWithTheirCaller(t *testing.T) {
 		t.Errorf("%d, %v, %v", n, err, w.failed)
 	}
 	var read int
-	cast := unended{endless{&read}, ctx.Err}
+	cast := endableSource{endless{&read}, ctx.Err}
 	if err := writeCast(io.Discard, runtime.Execution{}, cast); !errors.Is(err, context.Canceled) || read > 0 {
 		t.Errorf("%d records, %v", read, err)
 	}
@@ -81,12 +81,12 @@ func (revocable) PutTokens(context.Context, ...access.Token) error { return nil 
 // cutting serves endless downloads to the holder of a token. It sends a handler's panic to ended.
 func cutting(t *testing.T) (server *httptest.Server, ended chan any, revoke func()) {
 	t.Helper()
-	book := identity.New(identity.Config{Store: revocable{}, Key: make([]byte, 32), Logger: zap.NewNop()})
-	made, secret, err := book.CreateToken(t.Context(), access.Server(), identity.NewToken{Kind: access.KindToken, Name: "t", Role: access.Admin, AllTenants: true})
+	registry := identity.New(identity.Config{Store: revocable{}, Key: make([]byte, 32), Logger: zap.NewNop()})
+	made, secret, err := registry.CreateToken(t.Context(), access.Server(), identity.NewToken{Kind: access.KindToken, Name: "t", Role: access.Admin, AllTenants: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := Handler{Links: NewLinks(nil), Files: endless{new(int)}, Callers: tokenHolder{book, secret}}
+	h := Handler{Links: NewLinks(nil), Files: endless{new(int)}, Callers: tokenHolder{registry, secret}}
 	mux := http.NewServeMux()
 	h.Register(mux)
 	mux.HandleFunc("/recording", func(w http.ResponseWriter, r *http.Request) {
@@ -96,7 +96,7 @@ func cutting(t *testing.T) (server *httptest.Server, ended chan any, revoke func
 			return
 		}
 		defer release()
-		sendCast(w, runtime.Execution{}, unended{endless{new(int)}, ctx.Err})
+		sendCast(w, runtime.Execution{}, endableSource{endless{new(int)}, ctx.Err})
 	})
 	ended = make(chan any, 1)
 	server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -108,7 +108,7 @@ func cutting(t *testing.T) (server *httptest.Server, ended chan any, revoke func
 		mux.ServeHTTP(w, r)
 	}))
 	return server, ended, func() {
-		if _, err := book.RevokeToken(t.Context(), access.Server(), made.ID, false); err != nil {
+		if _, err := registry.RevokeToken(t.Context(), access.Server(), made.ID, false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -137,10 +137,10 @@ func TestRevokedTokenCutsDownloads(t *testing.T) {
 		}
 		revoke()
 		if why := wait.Receive(t, ended, "the end of "+path); why != http.ErrAbortHandler {
-			t.Errorf("%s: %v", path, why)
+			t.Errorf("%s: got %v, want %v", path, why, http.ErrAbortHandler)
 		}
 		if _, err := io.Copy(io.Discard, response.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Errorf("%s: the client reads on to %v", path, err)
+			t.Errorf("%s: the client reads on to %v, want %v", path, err, io.ErrUnexpectedEOF)
 		}
 		_ = response.Body.Close()
 		_ = conn.Close()

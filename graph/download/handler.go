@@ -76,7 +76,7 @@ func (h Handler) file(w http.ResponseWriter, r *http.Request) {
 	header.Set("Content-Disposition", disposition("attachment", path.Base(at)))
 	header.Set("Last-Modified", content.file.ModifiedAt.UTC().Format(http.TimeFormat))
 	header.Set("ETag", content.tag())
-	h.serve(w, r, &watched{ReadSeeker: content, ended: ctx.Err})
+	h.serve(w, r, &errorKeeper{ReadSeeker: content, ended: ctx.Err})
 }
 
 // output serves what an execution has printed, as text or as a recording.
@@ -120,7 +120,7 @@ func (h Handler) output(w http.ResponseWriter, r *http.Request) {
 	if lost := content.Lost(); lost > 0 {
 		header.Set(LostHeader, strconv.FormatInt(lost, 10))
 	}
-	h.serve(w, r, &watched{ReadSeeker: content, ended: ctx.Err})
+	h.serve(w, r, &errorKeeper{ReadSeeker: content, ended: ctx.Err})
 }
 
 // admit returns the context of a download. A signed address suffices: the context is then that of
@@ -183,12 +183,12 @@ func confine(header http.Header) {
 // serve responds with the content, or with the one requested range. It responds to a request for
 // several ranges with the whole content. If a read fails, it breaks the connection, since the
 // announced length can't be reached.
-func (h Handler) serve(w http.ResponseWriter, r *http.Request, content *watched) {
+func (h Handler) serve(w http.ResponseWriter, r *http.Request, content *errorKeeper) {
 	if strings.Contains(r.Header.Get("Range"), ",") {
 		r.Header.Del("Range")
 	}
 	// No Last-Modified: If-Range with whole seconds could join two versions. The tag is exact.
-	http.ServeContent(&ranged{ResponseWriter: w, refuse: func(w http.ResponseWriter) {
+	http.ServeContent(&rangeWriter{ResponseWriter: w, refuse: func(w http.ResponseWriter) {
 		size, _ := content.Seek(0, io.SeekEnd) // ServeContent did it before
 		w.Header().Set("Content-Range", fmt.Sprintf("bytes */%d", size))
 		h.Refuse(w, r, http.StatusRequestedRangeNotSatisfiable, runtime.Invalid("Range", "must be bytes=FIRST-LAST within the %d bytes of the content", size))
@@ -198,14 +198,14 @@ func (h Handler) serve(w http.ResponseWriter, r *http.Request, content *watched)
 	}
 }
 
-// ranged responds to an invalid range in the same form as to any other error.
-type ranged struct {
+// rangeWriter responds to an invalid range in the same form as to any other error.
+type rangeWriter struct {
 	http.ResponseWriter
 	refuse  func(http.ResponseWriter)
 	refused bool
 }
 
-func (w *ranged) WriteHeader(status int) {
+func (w *rangeWriter) WriteHeader(status int) {
 	if w.refused = status == http.StatusRequestedRangeNotSatisfiable; w.refused {
 		w.Header().Del("Content-Disposition")
 		w.Header().Del("Content-Length")
@@ -216,22 +216,22 @@ func (w *ranged) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-func (w *ranged) Write(p []byte) (int, error) {
+func (w *rangeWriter) Write(p []byte) (int, error) {
 	if w.refused {
 		return len(p), nil
 	}
 	return w.ResponseWriter.Write(p)
 }
 
-// watched keeps the error of a read, because http.ServeContent doesn't return it.
-type watched struct {
+// errorKeeper keeps the error of a read, because http.ServeContent doesn't return it.
+type errorKeeper struct {
 	io.ReadSeeker
 	ended  func() error // the reason why reading must stop, for example a revoked token
 	failed error
 }
 
 // Read implements io.Reader. It fails when reading must stop.
-func (w *watched) Read(p []byte) (int, error) {
+func (w *errorKeeper) Read(p []byte) (int, error) {
 	if w.failed = w.ended(); w.failed != nil {
 		return 0, w.failed
 	}

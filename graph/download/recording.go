@@ -34,10 +34,10 @@ func (h Handler) recording(w http.ResponseWriter, r *http.Request, content *exec
 	if r.Method == http.MethodHead {
 		return
 	}
-	sendCast(w, content.Execution, unended{content, ended})
+	sendCast(w, content.Execution, endableSource{content, ended})
 }
 
-func sendCast(w io.Writer, x runtime.Execution, content printed) {
+func sendCast(w io.Writer, x runtime.Execution, content recordSource) {
 	out := bufio.NewWriter(w)
 	if err := writeCast(out, x, content); err != nil {
 		panic(http.ErrAbortHandler) // a part of a recording would look like the whole
@@ -45,29 +45,29 @@ func sendCast(w io.Writer, x runtime.Execution, content printed) {
 	_ = out.Flush() // a client that left needs no answer
 }
 
-// A printed is the source of a recording: an executions.Output.
-type printed interface {
+// A recordSource is the source of a recording: an executions.Output.
+type recordSource interface {
 	Next() (record executions.Record, lost int64, err error)
 	Lost() int64
 }
 
-// An unended is a printed that fails when its reader must stop.
-type unended struct {
-	printed
+// An endableSource is a recordSource that fails when its reader must stop.
+type endableSource struct {
+	recordSource
 	ended func() error // the reason why reading must stop, for example a revoked token
 }
 
-func (u unended) Next() (executions.Record, int64, error) {
+func (u endableSource) Next() (executions.Record, int64, error) {
 	if err := u.ended(); err != nil {
 		return executions.Record{}, 0, err
 	}
-	return u.printed.Next()
+	return u.recordSource.Next()
 }
 
 // writeCast writes an asciicast: what was printed, the sizes of the terminal in between, and a
 // marker where bytes are missing. The output of a program without a terminal gets the carriage
 // returns that a terminal would have added.
-func writeCast(w io.Writer, x runtime.Execution, content printed) error {
+func writeCast(w io.Writer, x runtime.Execution, content recordSource) error {
 	size := runtime.TerminalSize{Columns: plainColumns, Rows: plainRows}
 	if x.Terminal != nil {
 		size = *x.Terminal
@@ -80,7 +80,7 @@ func writeCast(w io.Writer, x runtime.Execution, content printed) error {
 		Height    int    `json:"height"`
 		Timestamp int64  `json:"timestamp,omitempty"`
 		Command   string `json:"command,omitempty"`
-	}{2, size.Columns, size.Rows, max(0, x.Marks.StartedAt.Unix()), strings.Join(x.Command, " ")})
+	}{2, size.Columns, size.Rows, max(0, x.Timestamps.StartedAt.Unix()), strings.Join(x.Command, " ")})
 	c := cast{encoder: encoder}
 	if x.Terminal == nil {
 		c.returns = strings.NewReplacer("\r\n", "\r\n", "\n", "\r\n")

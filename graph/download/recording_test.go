@@ -10,13 +10,13 @@ import (
 	"github.com/rockpool/rockpool/runtime/executions"
 )
 
-// A recorded is a list of records, each after a number of missing bytes.
-type recorded []struct {
+// A recordList is a list of records, each after a number of missing bytes.
+type recordList []struct {
 	lost   int64
 	record executions.Record
 }
 
-func (r *recorded) Next() (executions.Record, int64, error) {
+func (r *recordList) Next() (executions.Record, int64, error) {
 	if len(*r) == 0 {
 		return executions.Record{}, 0, io.EOF
 	}
@@ -25,12 +25,12 @@ func (r *recorded) Next() (executions.Record, int64, error) {
 	return next.record, next.lost, nil
 }
 
-func (r *recorded) Lost() int64 { return 100 }
+func (r *recordList) Lost() int64 { return 100 }
 
-func TestRecordingHasSizesAndMarks(t *testing.T) {
+func TestRecordingHasSizesAndTimestamps(t *testing.T) {
 	size := func(columns int) runtime.TerminalSize { return runtime.TerminalSize{Columns: columns, Rows: 24} }
-	records := func() *recorded {
-		return &recorded{
+	records := func() *recordList {
+		return &recordList{
 			{0, executions.Record{Since: time.Microsecond, Size: size(80)}},
 			{0, executions.Record{Stream: runtime.Stdout, Since: time.Second, Data: []byte("one\n\xf0\x9f")}},
 			{0, executions.Record{Since: 2 * time.Second, Size: size(100)}},

@@ -77,7 +77,7 @@ type feed struct {
 	tail   *node
 	newest string           // the last cursor at which a watcher can join
 	oldest *node            // the oldest kept node
-	places map[string]*node // the kept nodes by cursor
+	nodes  map[string]*node // the kept nodes by cursor
 	bytes  int
 	first  int64 // number of the newest event that a member got
 	crowd  int   // members, for the pause
@@ -104,7 +104,7 @@ func newFeed(feeds *Feeds, source Source, cursor string, encode func(events.Even
 	f := &feed{
 		feeds: feeds, source: source, encode: encode, cancel: cancel, done: make(chan struct{}),
 		moved: syncs.NewHint(),
-		tail:  start, newest: cursor, oldest: start, places: map[string]*node{cursor: start}, bytes: start.cost(),
+		tail:  start, newest: cursor, oldest: start, nodes: map[string]*node{cursor: start}, bytes: start.cost(),
 	}
 	start.item.Event.Cursor = cursor
 	feeds.bytes.Add(int64(start.cost()))
@@ -185,7 +185,7 @@ func (f *feed) append(next *node) {
 	// that resumes there.
 	if next.err == nil && next.item.Event.Kind != events.Finished {
 		f.newest = next.item.Event.Cursor
-		f.places[f.newest] = next
+		f.nodes[f.newest] = next
 	}
 	f.feeds.bytes.Add(int64(next.cost()))
 	for f.oldest != next && (f.bytes > keep || f.feeds.bytes.Load() > all) {
@@ -200,8 +200,8 @@ func (f *feed) drop() {
 	f.oldest = old.next
 	f.bytes -= old.cost()
 	f.feeds.bytes.Add(int64(-old.cost()))
-	if f.places[old.item.Event.Cursor] == old {
-		delete(f.places, old.item.Event.Cursor)
+	if f.nodes[old.item.Event.Cursor] == old {
+		delete(f.nodes, old.item.Event.Cursor)
 	}
 	old.item, old.next, old.gone = Item{}, nil, true
 }
@@ -320,7 +320,7 @@ func (w *Watcher) join() bool {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	at := f.places[w.cursor]
+	at := f.nodes[w.cursor]
 	if at == nil {
 		w.source.Until(f.newest)
 		return false
@@ -352,7 +352,7 @@ func (w *Watcher) wait(ctx context.Context) error {
 		w.feeds.live[w.key] = f
 		w.source = nil
 		f.mu.Lock()
-		w.enter(f, f.places[w.cursor])
+		w.enter(f, f.nodes[w.cursor])
 		f.mu.Unlock()
 		w.feeds.mu.Unlock()
 		return nil

@@ -127,7 +127,7 @@ func read(t *testing.T, w *Watcher, slow func()) []byte {
 		}
 		if item.Event.Kind == events.Finished {
 			if _, err := w.Next(t.Context()); !errors.Is(err, io.EOF) {
-				t.Errorf("after the end comes %v", err)
+				t.Errorf("after the end comes %v, want %v", err, io.EOF)
 			}
 			return got
 		}
@@ -260,7 +260,7 @@ func TestOutputIsEncodedOnce(t *testing.T) {
 		p.end()
 		group.Wait()
 		if encoded != 50 {
-			t.Errorf("50 events for 100 watchers were encoded %d times", encoded)
+			t.Errorf("50 events for 100 watchers were encoded %d times, want 50", encoded)
 		}
 	})
 }
@@ -337,12 +337,12 @@ func TestFeedsShareOneLimitOfMemory(t *testing.T) {
 // Sizes of a terminal have no output that counts, and there can be many.
 func TestEventsWithoutOutputCount(t *testing.T) {
 	start := &node{ready: make(chan struct{})}
-	f := &feed{feeds: new(Feeds), tail: start, oldest: start, places: map[string]*node{"": start}, bytes: start.cost()}
+	f := &feed{feeds: new(Feeds), tail: start, oldest: start, nodes: map[string]*node{"": start}, bytes: start.cost()}
 	for i := range 100_000 {
 		size := events.Event{Kind: events.Resized, Cursor: strconv.Itoa(i)}
 		f.append(&node{item: Item{Event: size}, ready: make(chan struct{})})
 	}
-	if len(f.places) > keep/extra || f.bytes > keep || f.places["99999"] != f.tail {
-		t.Errorf("%d events are kept, and count as %d bytes", len(f.places), f.bytes)
+	if len(f.nodes) > keep/extra || f.bytes > keep || f.nodes["99999"] != f.tail {
+		t.Errorf("%d events are kept, and count as %d bytes", len(f.nodes), f.bytes)
 	}
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/rockpool/rockpool/runtime/files"
 	"github.com/rockpool/rockpool/runtime/health"
 	"github.com/rockpool/rockpool/runtime/language"
-	"github.com/rockpool/rockpool/runtime/tenantusage"
 	"github.com/rockpool/rockpool/runtime/ticket"
+	"github.com/rockpool/rockpool/runtime/usage"
 	gqlparser "github.com/vektah/gqlparser/v2"
 	"github.com/vektah/gqlparser/v2/ast"
 )
@@ -376,7 +376,6 @@ type ComplexityRoot struct {
 		ID            func(childComplexity int) int
 		Labels        func(childComplexity int) int
 		Lines         func(childComplexity int, from *int64, skip *int64, last *bool, maxLines *int, stream *runtime.Stream, containing *string, matchCase *bool) int
-		Marks         func(childComplexity int) int
 		Message       func(childComplexity int) int
 		Outcome       func(childComplexity int) int
 		Output        func(childComplexity int, after *string, maxBytes *int) int
@@ -387,6 +386,7 @@ type ComplexityRoot struct {
 		StartedWarm   func(childComplexity int) int
 		State         func(childComplexity int) int
 		Tenant        func(childComplexity int) int
+		Timestamps    func(childComplexity int) int
 		Usage         func(childComplexity int) int
 		UsageNow      func(childComplexity int) int
 	}
@@ -534,13 +534,6 @@ type ComplexityRoot struct {
 	Loaded struct {
 		Memory  func(childComplexity int) int
 		Version func(childComplexity int) int
-	}
-
-	Marks struct {
-		FinishedAt    func(childComplexity int) int
-		FirstOutputAt func(childComplexity int) int
-		QueuedAt      func(childComplexity int) int
-		StartedAt     func(childComplexity int) int
 	}
 
 	MoveFilePayload struct {
@@ -871,6 +864,13 @@ type ComplexityRoot struct {
 		State         func(childComplexity int) int
 	}
 
+	Timestamps struct {
+		FinishedAt    func(childComplexity int) int
+		FirstOutputAt func(childComplexity int) int
+		QueuedAt      func(childComplexity int) int
+		StartedAt     func(childComplexity int) int
+	}
+
 	Token struct {
 		CreatedAt  func(childComplexity int) int
 		CreatedBy  func(childComplexity int) int
@@ -1060,7 +1060,7 @@ type QueryResolver interface {
 	Batches(ctx context.Context, runnerID *string, environmentID *string, first *int, after *string, newestFirst *bool) (model.Connection[runtime.Batch], error)
 	Batch(ctx context.Context, id string) (*runtime.Batch, error)
 	Ticket(ctx context.Context, id string) (*ticket.Ticket, error)
-	WaitingClaims(ctx context.Context, tenant *string, environmentID *string, first *int, after *string) (model.Connection[tenantusage.WaitingClaim], error)
+	WaitingClaims(ctx context.Context, tenant *string, environmentID *string, first *int, after *string) (model.Connection[usage.WaitingClaim], error)
 	PoolAlerts(ctx context.Context) ([]runtime.PoolAlert, error)
 	PoolAlertHistory(ctx context.Context) ([]runtime.PoolAlert, error)
 	Activity(ctx context.Context) (runtime.Activity, error)
@@ -2382,12 +2382,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Execution.Lines(childComplexity, args["from"].(*int64), args["skip"].(*int64), args["last"].(*bool), args["maxLines"].(*int), args["stream"].(*runtime.Stream), args["containing"].(*string), args["matchCase"].(*bool)), true
-	case "Execution.marks":
-		if e.ComplexityRoot.Execution.Marks == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Execution.Marks(childComplexity), true
 	case "Execution.message":
 		if e.ComplexityRoot.Execution.Message == nil {
 			break
@@ -2453,6 +2447,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Execution.Tenant(childComplexity), true
+	case "Execution.timestamps":
+		if e.ComplexityRoot.Execution.Timestamps == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Execution.Timestamps(childComplexity), true
 	case "Execution.usage":
 		if e.ComplexityRoot.Execution.Usage == nil {
 			break
@@ -2978,31 +2978,6 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Loaded.Version(childComplexity), true
-
-	case "Marks.finishedAt":
-		if e.ComplexityRoot.Marks.FinishedAt == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Marks.FinishedAt(childComplexity), true
-	case "Marks.firstOutputAt":
-		if e.ComplexityRoot.Marks.FirstOutputAt == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Marks.FirstOutputAt(childComplexity), true
-	case "Marks.queuedAt":
-		if e.ComplexityRoot.Marks.QueuedAt == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Marks.QueuedAt(childComplexity), true
-	case "Marks.startedAt":
-		if e.ComplexityRoot.Marks.StartedAt == nil {
-			break
-		}
-
-		return e.ComplexityRoot.Marks.StartedAt(childComplexity), true
 
 	case "MoveFilePayload.file":
 		if e.ComplexityRoot.MoveFilePayload.File == nil {
@@ -4547,6 +4522,31 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.Ticket.State(childComplexity), true
 
+	case "Timestamps.finishedAt":
+		if e.ComplexityRoot.Timestamps.FinishedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Timestamps.FinishedAt(childComplexity), true
+	case "Timestamps.firstOutputAt":
+		if e.ComplexityRoot.Timestamps.FirstOutputAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Timestamps.FirstOutputAt(childComplexity), true
+	case "Timestamps.queuedAt":
+		if e.ComplexityRoot.Timestamps.QueuedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Timestamps.QueuedAt(childComplexity), true
+	case "Timestamps.startedAt":
+		if e.ComplexityRoot.Timestamps.StartedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Timestamps.StartedAt(childComplexity), true
+
 	case "Token.createdAt":
 		if e.ComplexityRoot.Token.CreatedAt == nil {
 			break
@@ -5055,24 +5055,24 @@ type Query {
   Access: OBSERVER.
   """
   runners(
-    "Only runners of this environment. Null: of all environments."
+    "Only runners of this environment. Null means all environments."
     environmentId: ID
-    "Only runners in one of these states. Null: in any state."
+    "Only runners in one of these states. Null means any state."
     states: [RunnerState!]
     """
     Only runners whose claim has this text in its holder, or in a label written as ` + "`" + `name=value` + "`" + `. Case is
     ignored. Null or empty: all runners.
     """
     heldBy: String
-    "Only runners whose claim has all of these labels, at most 32. Null: any labels."
+    "Only runners whose claim has all of these labels, at most 32. Null means any labels."
     labels: [LabelFilterInput!]
-    "Only runners created at this time or later. Null: no lower bound."
+    "Only runners created at this time or later. Null means no lower bound."
     from: Time
-    "Only runners created before this time. It must be after ` + "`" + `from` + "`" + `. Null: no upper bound."
+    "Only runners created before this time. It must be after ` + "`" + `from` + "`" + `. Null means no upper bound."
     to: Time
     "Maximum number of runners in the page, 1 to 1000. Default: 100."
     first: Int
-    "Only runners after this cursor of an earlier page. Null: the first page."
+    "Only runners after this cursor of an earlier page. Null means the first page."
     after: String
     "Whether the newest runners come first. The next page then has older ones. Default: false."
     newestFirst: Boolean
@@ -5097,21 +5097,21 @@ type Query {
   Access: OBSERVER.
   """
   executions(
-    "Only executions in this runner. Null: in any runner."
+    "Only executions in this runner. Null means any runner."
     runnerId: ID
-    "Only executions in runners of this environment. Null: of all environments."
+    "Only executions in runners of this environment. Null means all environments."
     environmentId: ID
-    "Only executions in one of these states. Null: in any state."
+    "Only executions in one of these states. Null means any state."
     states: [ExecutionState!]
-    "Only executions with one of these outcomes. Null: with any outcome, or none yet."
+    "Only executions with one of these outcomes. Null means any outcome, or none yet."
     outcomes: [Outcome!]
     """
     true: only executions that failed: they ended, but didn't exit with 0 or had a wrong output. Cancelled
     ones don't count. false: only those that exited with 0 and, if an output is expected, printed it.
-    Null: all.
+    Null means all.
     """
     failed: Boolean
-    "Only executions that have all of these labels, at most 32. Null: any labels."
+    "Only executions that have all of these labels, at most 32. Null means any labels."
     labels: [LabelFilterInput!]
     """
     Only executions with this text in the first 4096 bytes of their ` + "`" + `commandLine` + "`" + `. Case is ignored. At
@@ -5124,16 +5124,16 @@ type Query {
     empty: any.
     """
     text: String
-    "Only executions queued at this time or later. Null: no lower bound."
+    "Only executions queued at this time or later. Null means no lower bound."
     from: Time
-    "Only executions queued before this time. It must be after ` + "`" + `from` + "`" + `. Null: no upper bound."
+    "Only executions queued before this time. It must be after ` + "`" + `from` + "`" + `. Null means no upper bound."
     to: Time
     """
     Maximum number of executions in the page, 1 to 1000. A page has fewer if their commands are long.
     Default: 100.
     """
     first: Int
-    "Only executions after this cursor of an earlier page. Null: the first page."
+    "Only executions after this cursor of an earlier page. Null means the first page."
     after: String
     "Whether the newest executions come first. The next page then has older ones. Default: false."
     newestFirst: Boolean
@@ -5166,13 +5166,13 @@ type Query {
   Access: OBSERVER.
   """
   batches(
-    "Only batches in this runner. Null: in any runner."
+    "Only batches in this runner. Null means any runner."
     runnerId: ID
-    "Only batches in runners of this environment. Null: of all environments."
+    "Only batches in runners of this environment. Null means all environments."
     environmentId: ID
     "Maximum number of batches in the page, 1 to 1000. Default: 100."
     first: Int
-    "Only batches after this cursor of an earlier page. Null: the first page."
+    "Only batches after this cursor of an earlier page. Null means the first page."
     after: String
     "Whether the newest batches come first. The next page then has older ones. Default: false."
     newestFirst: Boolean
@@ -5212,13 +5212,13 @@ type Query {
   Access: OBSERVER.
   """
   waitingClaims(
-    "Only claims of this tenant. Null: all that the caller may see."
+    "Only claims of this tenant. Null means all that the caller may see."
     tenant: String
-    "Only claims for a runner of this environment. Null: of all environments."
+    "Only claims for a runner of this environment. Null means all environments."
     environmentId: ID
     "Maximum number of claims in the page, 1 to 1000. Default: 100."
     first: Int
-    "Only claims after this cursor of an earlier page. Null: the first page."
+    "Only claims after this cursor of an earlier page. Null means the first page."
     after: String
   ): WaitingClaimConnection!
 
@@ -5298,29 +5298,29 @@ type Query {
   Access: ADMIN.
   """
   auditLog(
-    "Only entries of this tenant. Null: all that the caller may see."
+    "Only entries of this tenant. Null means all that the caller may see."
     tenant: String
     """
     Only entries of the token, session or grant with this id. For callers without an id, give their kind,
-    for example ` + "`" + `UNKNOWN` + "`" + `. Null: of all callers.
+    for example ` + "`" + `UNKNOWN` + "`" + `. Null means all callers.
     """
     actorId: ID
     """
     Only entries with this action, for example ` + "`" + `claimRunner` + "`" + `, ` + "`" + `createToken` + "`" + `, ` + "`" + `signIn` + "`" + ` or ` + "`" + `authenticate` + "`" + `.
-    Null: any action.
+    Null means any action.
     """
     action: String
-    "Only entries about the object with this id. Null: about any object."
+    "Only entries about the object with this id. Null means any object."
     objectId: ID
-    "true: only entries whose outcome isn't OK. false: only entries whose outcome is OK. Null: all."
+    "true selects entries whose outcome isn't OK, false those whose outcome is OK. Null means all."
     failed: Boolean
-    "Only entries of this time or later. Null: no lower bound."
+    "Only entries of this time or later. Null means no lower bound."
     from: Time
-    "Only entries before this time. Null: no upper bound."
+    "Only entries before this time. Null means no upper bound."
     to: Time
     "Maximum number of entries in the page, 1 to 1000. A page has fewer if they are long. Default: 100."
     first: Int
-    "Only entries after this cursor of an earlier page. Null: the first page."
+    "Only entries after this cursor of an earlier page. Null means the first page."
     after: String
     "Whether the newest entries come first. The next page then has older ones. Default: false."
     newestFirst: Boolean
@@ -5398,8 +5398,8 @@ type Mutation {
   The last idle runner of a shared environment isn't given to a tenant with several waiting claims while
   another runner is being made, for at most one second. So a tenant that comes then needn't wait.
 
-  At most 20,000 claims wait. A tenant gets a place only while it uses fewer places than are still free.
-  So one tenant alone can use 10,000.
+  At most 20,000 claims wait. A tenant may add one only while it has fewer
+  waiting claims than can still be added. So one tenant alone can have 10,000.
 
   Access: CLIENT.
   """
@@ -5808,7 +5808,7 @@ type Subscription {
   Access: OBSERVER.
   """
   poolAlerts(
-    "Only alerts of this environment, until it is deleted. Null: of all environments, including new ones."
+    "Only alerts of this environment, until it is deleted. Null means all environments, including new ones."
     environmentId: ID
   ): PoolAlert!
 
@@ -5821,7 +5821,7 @@ type Subscription {
   Access: OBSERVER.
   """
   poolStatus(
-    "Only the pool of this environment. Null: all pools, including new ones."
+    "Only the pool of this environment. Null means all pools, including new ones."
     environmentId: ID
   ): PoolStatus!
 
@@ -5857,7 +5857,7 @@ type Subscription {
   runnerEvents(
     """
     Only runners of this environment. The subscription ends when the environment is deleted and its last
-    runner is GONE. Null: runners of all environments, including new ones.
+    runner is GONE. Null means runners of all environments, including new ones.
     """
     environmentId: ID
   ): RunnerEvent!
@@ -5869,7 +5869,7 @@ type Caller {
   kind: CallerKind!
   "The name of the token, or of the token that created the grant."
   name: String!
-  "The tenant for which the caller acts. Null: for all tenants."
+  "The tenant for which the caller acts. Null means all tenants."
   tenant: String
   "The token's role. Null for a grant."
   role: Role
@@ -5941,7 +5941,7 @@ type Token {
   kind: CallerKind!
   "Its name, for people."
   name: String!
-  "The tenant for which its callers act. Null: for all tenants."
+  "The tenant for which its callers act. Null means all tenants."
   tenant: String
   "Its role."
   role: Role!
@@ -5949,7 +5949,7 @@ type Token {
   createdAt: Time!
   "The id of the token that created it. Empty if no token did."
   createdBy: ID!
-  "When it expires. Null: never."
+  "When it expires. Null means never."
   expiresAt: Time
   "When it was revoked. Null if it wasn't."
   revokedAt: Time
@@ -5964,8 +5964,8 @@ type AuditEntry {
   "When the action happened."
   at: Time!
   """
-  The tenant of the object, or of the caller if the caller acts for one tenant. Null: the action is about
-  the whole server.
+  The tenant of the object, or of the caller if the caller acts for one tenant. Null means that the action is
+  about the whole server.
   """
   tenant: String
   "How the caller identified itself: a value of ` + "`" + `CallerKind` + "`" + `, or UNKNOWN."
@@ -6062,7 +6062,7 @@ type TenantUse {
   cpuMHz: Int64!
 }
 
-"The quotas of a tenant. Null: unlimited. A request beyond a quota returns QUOTA_EXCEEDED."
+"The quotas of a tenant. Null means unlimited. A request beyond a quota returns QUOTA_EXCEEDED."
 type Quotas {
   "Maximum number of runners held at the same time."
   runners: Int
@@ -6113,7 +6113,7 @@ type Environment {
   the name of a container image. The image's digest is pinned when it is named; ` + "`" + `pool.image` + "`" + ` has it.
   """
   image: String!
-  "How many idle runners are kept ready. 0: a runner is started only when a claim waits for it."
+  "How many idle runners are kept ready. 0 means that a runner is started only when a claim waits for it."
   poolSize: Int!
   "The limits of one runner. All programs in it share them."
   resources: Resources!
@@ -6122,15 +6122,15 @@ type Environment {
   "The isolation tier of its runners."
   isolation: Isolation!
   """
-  The name of the server's runtime (setting ` + "`" + `oci-runtimes` + "`" + `) that makes the sandboxes. Empty: the isolation
-  tier's own.
+  The name of the server's runtime (setting ` + "`" + `oci-runtimes` + "`" + `) that makes the sandboxes. Empty means the
+  isolation tier's own.
   """
   runtime: String!
   "Environment variables of every command. A command's own variables replace them."
   variables: [Variable!]!
-  "The interpreter that each runner loads before it is idle. Null: none."
+  "The interpreter that each runner loads before it is idle. Null means none."
   warm: Warm
-  "The time limit in seconds of an execution that sets none. 0: no limit."
+  "The time limit in seconds of an execution that sets none. 0 means no limit."
   defaultTimeLimit: Int!
   """
   The bytes that an execution may print, standard output and standard error together. An execution that
@@ -6160,7 +6160,7 @@ type Warm {
 
 "An interpreter that runners can load."
 enum Interpreter {
-  "None: each execution starts its own interpreter."
+  "No interpreter is loaded. Each execution starts its own."
   NONE
   """
   Python: the first of ` + "`" + `python3` + "`" + ` and ` + "`" + `python` + "`" + ` in PATH. It must be CPython 3.8 to 3.13 with glibc 2.25 or
@@ -6191,7 +6191,7 @@ type Language {
   extensions: [String!]!
   "The name of a source file if the caller gives none."
   fileName: String!
-  "The template of the command that builds a program. Empty: the language needs no build."
+  "The template of the command that builds a program. Empty means that the language needs no build."
   build: [String!]!
   "The template of the command that runs a program, after the build."
   run: [String!]!
@@ -6216,13 +6216,13 @@ type Language {
 
 "The needs of a language beyond an environment's defaults."
 type LanguageLimits {
-  "Memory in MiB. 0: the default is enough."
+  "Memory in MiB. 0 means that the default is enough."
   memoryMiB: Int!
-  "Number of processes and threads. 0: the default is enough."
+  "Number of processes and threads. 0 means that the default is enough."
   processes: Int!
-  "Space in the workspace in MiB. 0: the default is enough."
+  "Space in the workspace in MiB. 0 means that the default is enough."
   workspaceMiB: Int!
-  "Time limit in seconds that a program may need. 0: the default is enough."
+  "Time limit in seconds that a program may need. 0 means that the default is enough."
   timeLimit: Int!
 }
 
@@ -6287,7 +6287,7 @@ type Network {
   "The host names that programs may reach, in addition to ` + "`" + `allow` + "`" + `. Other names are not resolved."
   allowNames: [String!]!
   """
-  Megabits per second that one runner may send, and the same that it may receive. 0: the cluster's own
+  Megabits per second that one runner may send, and the same that it may receive. 0 means the cluster's own
   limit.
   """
   bandwidthMbit: Int!
@@ -6501,15 +6501,15 @@ type Cluster {
   Errors: INVALID_INPUT if ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` is invalid.
   """
   evaluations(
-    "Only evaluations for runners of this environment. Null: of all environments."
+    "Only evaluations for runners of this environment. Null means all environments."
     environmentId: ID
-    "Only evaluations for this runner. Null: for any runner."
+    "Only evaluations for this runner. Null means any runner."
     runnerId: ID
-    "Only evaluations with one of these statuses. Null: with any status."
+    "Only evaluations with one of these statuses. Null means any status."
     status: [EvaluationStatus!]
     "Maximum number of evaluations in the page, 1 to 1000. Default: 100."
     first: Int
-    "Only evaluations after this cursor of an earlier page, which are older. Null: the first page."
+    "Only evaluations after this cursor of an earlier page, which are older. Null means the first page."
     after: String
   ): EvaluationConnection!
 
@@ -6521,15 +6521,15 @@ type Cluster {
   Errors: INVALID_INPUT if ` + "`" + `first` + "`" + ` or ` + "`" + `after` + "`" + ` is invalid.
   """
   allocations(
-    "Only allocations of runners of this environment. Null: of all environments."
+    "Only allocations of runners of this environment. Null means all environments."
     environmentId: ID
-    "Only allocations of this runner. Null: of any runner."
+    "Only allocations of this runner. Null means any runner."
     runnerId: ID
-    "Only allocations with one of these statuses. Null: with any status."
+    "Only allocations with one of these statuses. Null means any status."
     status: [AllocationStatus!]
     "Maximum number of allocations in the page, 1 to 1000. Default: 100."
     first: Int
-    "Only allocations after this cursor of an earlier page, which are older. Null: the first page."
+    "Only allocations after this cursor of an earlier page, which are older. Null means the first page."
     after: String
   ): AllocationConnection!
 
@@ -6560,7 +6560,7 @@ The kinds of events of a runner, approximately in the order of its life. A clust
 More kinds may be added.
 """
 enum TaskEventKind {
-  "The runner got its place on a machine."
+  "The runner got its allocation on a machine."
   PLACED
   "Its resources on the machine are being prepared."
   PREPARING
@@ -6607,7 +6607,7 @@ type Draining {
 }
 
 """
-The scheduler's work on one change: to give a runner its place on a machine, or to remove it from there. A
+The scheduler's work on one change: to allocate resources of a machine to a runner, or to free them. A
 runner has one evaluation after the other.
 """
 type Evaluation {
@@ -6649,7 +6649,7 @@ type Evaluation {
   nextId: ID
   "When it was created."
   createdAt: Time!
-  "The earliest time of its next try. Null: as soon as possible."
+  "The earliest time of its next try. Null means as soon as possible."
   waitUntil: Time
   """
   When the scheduler last began to work on it. For a BLOCKED one this may be the time of the evaluation
@@ -6677,7 +6677,7 @@ type Evaluation {
 
 "The goal of an evaluation."
 enum EvaluationType {
-  "Give a runner its place on a machine."
+  "Allocate resources of a machine to a runner."
   PLACE
   "Remove a runner that is no longer wanted."
   STOP
@@ -6693,7 +6693,7 @@ enum EvaluationTrigger {
   DEREGISTER
   "The server restarted and checks what it left."
   RESTORE
-  "A runner lost its place before it ever ran."
+  "A runner lost its allocation before it ever ran."
   ALLOCATION_LOST
   "An earlier evaluation found no room. This one waits for room."
   NO_ROOM
@@ -6703,7 +6703,7 @@ enum EvaluationTrigger {
   INTERVAL
   "A node joined, left, was drained, or got free capacity. Only on Nomad."
   NODE_CHANGED
-  "The runner lost its place to one with a higher priority. Only on Nomad."
+  "The runner lost its allocation to one with a higher priority. Only on Nomad."
   PREEMPTED
   "Another reason. Only on Nomad."
   OTHER
@@ -6715,7 +6715,7 @@ enum EvaluationStatus {
   PENDING
   "There is no room for its runner. It continues when there is."
   BLOCKED
-  "It is done, or another evaluation waits for room in its place."
+  "It is done, or another evaluation waits for room instead."
   COMPLETE
   "The scheduler tried it too often without success. Another evaluation follows it."
   FAILED
@@ -6752,7 +6752,10 @@ enum Dimension {
   WORKSPACE
 }
 
-"A runner's place on a machine. It uses capacity until the last process of the runner has ended."
+"""
+A runner's reservation of a machine's resources. It uses capacity until the last process of the runner has
+ended.
+"""
 type Allocation {
   """
   Its id. Ids sort by the time of their creation. If an earlier server process made it, it has the
@@ -6773,7 +6776,7 @@ type Allocation {
   status: AllocationStatus!
   "Why it FAILED or is LOST. Otherwise null."
   message: String
-  "When the runner got its place, or this server process found it there."
+  "When the runner got its allocation, or this server process found it there."
   createdAt: Time!
   "When its agent answered, or this server process found it running. Null until then."
   runningAt: Time
@@ -6791,7 +6794,7 @@ enum DesiredState {
 
 "The state of an allocation. It only moves forward, and may skip RUNNING."
 enum AllocationStatus {
-  "It has its place. Its agent hasn't answered yet."
+  "The resources are reserved. Its agent hasn't answered yet."
   PENDING
   "Its agent answered."
   RUNNING
@@ -6848,7 +6851,7 @@ type Runner {
   claim: Claim
   "The addresses at which its exposed ports are reachable from outside."
   ports: [PortMapping!]!
-  "The interpreter that it has loaded. Null: none."
+  "The interpreter that it has loaded. Null means none."
   loaded: Loaded
   "When its start was requested."
   createdAt: Time!
@@ -6886,7 +6889,7 @@ type Runner {
     recursive: Boolean
     "Maximum number of entries in the page, 1 to 1000. Default: 100."
     first: Int
-    "Only entries after this cursor of an earlier page. Null: the first page."
+    "Only entries after this cursor of an earlier page. Null means the first page."
     after: String
   ): FileConnection!
   """
@@ -7006,7 +7009,7 @@ type Claim {
   "When the runner was claimed."
   claimedAt: Time!
   """
-  When the runner is released if no caller uses it before. Null: never. This is stored at most once per
+  When the runner is released if no caller uses it before. Null means never. This is stored at most once per
   tenth of the timeout, so the runner may live that much longer.
   """
   expiresAt: Time
@@ -7033,11 +7036,11 @@ type Ticket {
   "Its state."
   state: TicketState!
   """
-  Its position in the queue while it is WAITING. 1 is served next if no other claim comes. Null: not known
-  yet.
+  Its position in the queue while it is WAITING. 1 is served next if no other claim comes. It is null
+  while it is unknown.
   """
   position: Int
-  "Estimated wait in milliseconds, at the rate of the last minutes. Null: not known."
+  "Estimated wait in milliseconds, at the rate of the last minutes. Null means unknown."
   estimatedWaitMs: Float
   "The runner, from CLAIMED on and for as long as the runner exists."
   runner: Runner
@@ -7064,11 +7067,11 @@ type WaitingClaim {
   "The environment from which a runner is claimed."
   environmentId: ID!
   """
-  Its position in its pool's queue. 1 is served next if no other claim comes. Null: not known yet, or it
+  Its position in its pool's queue. 1 is served next if no other claim comes. Null means not known yet, or it
   waits for room in its tenant's quota of runners.
   """
   position: Int
-  "Estimated wait in milliseconds, at the rate of the last minutes. Null: not known."
+  "Estimated wait in milliseconds, at the rate of the last minutes. Null means unknown."
   estimatedWaitMs: Float
   "When it began to wait."
   since: Time!
@@ -7177,7 +7180,7 @@ type File {
 type FileSearch {
   "The matches, sorted by the elements of their paths, then by line."
   matches: [FileMatch!]!
-  "The bound at which the search ended early. Null: everything was searched."
+  "The bound at which the search ended early. Null means that everything was searched."
   limit: FileSearchLimit
   """
   Number of files and directories that weren't searched completely for another reason: they are binary,
@@ -7322,7 +7325,7 @@ type Execution {
   """
   coldReason: String
   "The times of its events."
-  marks: Marks!
+  timestamps: Timestamps!
   """
   Its output so far, from the beginning or from a cursor. The call doesn't wait for more.
 
@@ -7508,8 +7511,8 @@ type UsageNow {
   outputBytes: Int64!
 }
 
-"The times of an execution's events. Null: it didn't happen, or not yet."
-type Marks {
+"The times of an execution's events. Null means that the event hasn't happened."
+type Timestamps {
   "When the execution was requested."
   queuedAt: Time!
   "When it started."
@@ -7566,7 +7569,7 @@ type OutputLinePage {
   more: Boolean!
   """
   The ` + "`" + `from` + "`" + ` of the next page, now or after more output. If the last line is unfinished, ` + "`" + `next` + "`" + ` is its
-  number, and the next page repeats it. Null: the execution has ended, and no lines follow.
+  number, and the next page repeats it. Null means the execution has ended, and no lines follow.
   """
   next: Int64
   """
@@ -7711,7 +7714,7 @@ execution: a case.
 type Batch {
   "Its id. Ids sort by the time of their creation."
   id: ID!
-  "The runner in which all of it runs. Null: each case has its own runner."
+  "The runner in which all of it runs. Null means that each case has its own runner."
   runnerId: ID
   "The environment of its runners."
   environmentId: ID!
@@ -7750,7 +7753,7 @@ type Batch {
     Default: 100.
     """
     first: Int
-    "Only cases after this cursor of an earlier page. Null: the first page."
+    "Only cases after this cursor of an earlier page. Null means the first page."
     after: String
   ): BatchCaseConnection!
   "When it was requested."
@@ -7887,8 +7890,8 @@ input PutEnvironmentInput {
   "1 to 64 letters, digits, ` + "`" + `.` + "`" + `, ` + "`" + `_` + "`" + ` and ` + "`" + `-` + "`" + `. The first character is a letter or a digit."
   id: ID!
   """
-  The revision that the stored environment must have; otherwise CONFLICT. 0: the environment must not
-  exist.
+  The revision that the stored environment must have; otherwise CONFLICT. 0 means that the environment must
+  not exist.
   """
   ifRevision: Int
   """
@@ -7948,7 +7951,7 @@ input PutEnvironmentInput {
   PYTHONHASHSEED doesn't use the loaded interpreter. Default: none.
   """
   warm: WarmInput
-  "The time limit in seconds of an execution that sets none, 0 to 86400. 0: no limit. Default: 60."
+  "The time limit in seconds of an execution that sets none, 0 to 86400. 0 means no limit. Default: 60."
   defaultTimeLimit: Int
   "The bytes that an execution may print, 1024 to 1099511627776. Default: 16777216."
   outputLimit: Int64
@@ -8035,7 +8038,7 @@ input ClaimRunnerInput {
   "The environment from which to claim a runner."
   environmentId: ID!
   """
-  Seconds without use after which the runner is released automatically, 0 to 2592000. 0: never. Default:
+  Seconds without use after which the runner is released automatically, 0 to 2592000. 0 means never. Default:
   600.
   """
   inactivityTimeout: Int
@@ -8046,7 +8049,7 @@ input ClaimRunnerInput {
   waitFor: Int
   """
   Makes the call safe to repeat: a text of up to 255 bytes that the caller uses only for this claim.
-  Empty: none.
+  Empty means none.
   """
   idempotencyKey: String
   """
@@ -8081,7 +8084,7 @@ input LabelInput {
 input LabelFilterInput {
   "Its name, 1 to 256 bytes."
   name: String!
-  "Its value, at most 256 bytes. Null: any value."
+  "Its value, at most 256 bytes. Null means any value."
   value: String
 }
 
@@ -8166,7 +8169,7 @@ input StartExecutionInput {
   directory, or /workspace if it has none.
   """
   workingDirectory: String
-  "The time limit in seconds, 0 to 86400. 0: no limit. Default: the environment's."
+  "The time limit in seconds, 0 to 86400. 0 means no limit. Default: the environment's."
   timeLimit: Int
   "More limits of this execution."
   limits: LimitsInput
@@ -8198,7 +8201,7 @@ input StartExecutionInput {
   lease: Int
   """
   Makes the call safe to repeat: a text of up to 255 bytes that the caller uses only for this execution.
-  Empty: none.
+  Empty means none.
   """
   idempotencyKey: String
   """
@@ -8239,7 +8242,7 @@ input CaseInput {
   number, whichever is more. Only with NUMBERS. Default: 0.000001.
   """
   tolerance: Float
-  "The time limit in seconds, 0 to 86400. 0: no limit. Default: the batch's, or else the environment's."
+  "The time limit in seconds, 0 to 86400. 0 means no limit. Default: the batch's, or else the environment's."
   timeLimit: Int
   "More limits of the case. A null limit is that of the batch."
   limits: LimitsInput
@@ -8254,7 +8257,7 @@ input BuildInput {
   command: [String!]
   "A command line. It is passed as one argument to the image's shell."
   shell: String
-  "The time limit in seconds, 0 to 86400. 0: no limit. Default: the environment's."
+  "The time limit in seconds, 0 to 86400. 0 means no limit. Default: the environment's."
   timeLimit: Int
   "More limits of the build."
   limits: LimitsInput
@@ -8359,7 +8362,7 @@ input RunInput {
   variables: [VariableInput!]
   "Text for its standard input, which ends after it. Default: none."
   stdin: String
-  "The time limit in seconds, 0 to 86400. 0: no limit. Default: the environment's."
+  "The time limit in seconds, 0 to 86400. 0 means no limit. Default: the environment's."
   timeLimit: Int
   """
   The server cancels it if ` + "`" + `renewLease` + "`" + ` isn't called for this many seconds, 10 to 86400. Call it three
@@ -8446,7 +8449,7 @@ input PutTenantInput {
 
 """
 The quotas of a tenant, each 0 to 1000000. Those of memory and CPU and those per day are 0 to
-1125899906842624. Null: unlimited.
+1125899906842624. Null means unlimited.
 """
 input QuotasInput {
   "Maximum number of runners held at the same time."
@@ -9560,8 +9563,8 @@ func (ec *executionContext) childFields_Execution(ctx context.Context, field gra
 		return ec.fieldContext_Execution_startedWarm(ctx, field)
 	case "coldReason":
 		return ec.fieldContext_Execution_coldReason(ctx, field)
-	case "marks":
-		return ec.fieldContext_Execution_marks(ctx, field)
+	case "timestamps":
+		return ec.fieldContext_Execution_timestamps(ctx, field)
 	case "output":
 		return ec.fieldContext_Execution_output(ctx, field)
 	case "lines":
@@ -9796,20 +9799,6 @@ func (ec *executionContext) childFields_Loaded(ctx context.Context, field graphq
 		return ec.fieldContext_Loaded_memory(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Loaded", field.Name)
-}
-
-func (ec *executionContext) childFields_Marks(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-	switch field.Name {
-	case "queuedAt":
-		return ec.fieldContext_Marks_queuedAt(ctx, field)
-	case "startedAt":
-		return ec.fieldContext_Marks_startedAt(ctx, field)
-	case "firstOutputAt":
-		return ec.fieldContext_Marks_firstOutputAt(ctx, field)
-	case "finishedAt":
-		return ec.fieldContext_Marks_finishedAt(ctx, field)
-	}
-	return nil, fmt.Errorf("no field named %q was found under type Marks", field.Name)
 }
 
 func (ec *executionContext) childFields_MoveFilePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -10346,6 +10335,20 @@ func (ec *executionContext) childFields_Ticket(ctx context.Context, field graphq
 		return ec.fieldContext_Ticket_endedAt(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Ticket", field.Name)
+}
+
+func (ec *executionContext) childFields_Timestamps(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "queuedAt":
+		return ec.fieldContext_Timestamps_queuedAt(ctx, field)
+	case "startedAt":
+		return ec.fieldContext_Timestamps_startedAt(ctx, field)
+	case "firstOutputAt":
+		return ec.fieldContext_Timestamps_firstOutputAt(ctx, field)
+	case "finishedAt":
+		return ec.fieldContext_Timestamps_finishedAt(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Timestamps", field.Name)
 }
 
 func (ec *executionContext) childFields_Token(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -17318,33 +17321,33 @@ func (ec *executionContext) fieldContext_Execution_coldReason(_ context.Context,
 	return graphql.NewScalarFieldContext("Execution", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _Execution_marks(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
+func (ec *executionContext) _Execution_timestamps(ctx context.Context, field graphql.CollectedField, obj *runtime.Execution) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
 		field,
 		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Execution_marks(ctx, field)
+			return ec.fieldContext_Execution_timestamps(ctx, field)
 		},
 		func(ctx context.Context) (any, error) {
-			return obj.Marks, nil
+			return obj.Timestamps, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v runtime.Marks) graphql.Marshaler {
-			return ec.marshalNMarks2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐMarks(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v runtime.Timestamps) graphql.Marshaler {
+			return ec.marshalNTimestamps2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTimestamps(ctx, selections, v)
 		},
 		true,
 		true,
 	)
 }
-func (ec *executionContext) fieldContext_Execution_marks(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+func (ec *executionContext) fieldContext_Execution_timestamps(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	fc = &graphql.FieldContext{
 		Object:     "Execution",
 		Field:      field,
 		IsMethod:   false,
 		IsResolver: false,
 		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.childFields_Marks(ctx, field)
+			return ec.childFields_Timestamps(ctx, field)
 		},
 	}
 	return fc, nil
@@ -19471,98 +19474,6 @@ func (ec *executionContext) _Loaded_memory(ctx context.Context, field graphql.Co
 }
 func (ec *executionContext) fieldContext_Loaded_memory(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
 	return graphql.NewScalarFieldContext("Loaded", field, false, false, errors.New("field of type Int64 does not have child fields"))
-}
-
-func (ec *executionContext) _Marks_queuedAt(ctx context.Context, field graphql.CollectedField, obj *runtime.Marks) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Marks_queuedAt(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.QueuedAt, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
-			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
-		},
-		true,
-		true,
-	)
-}
-func (ec *executionContext) fieldContext_Marks_queuedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Marks", field, false, false, errors.New("field of type Time does not have child fields"))
-}
-
-func (ec *executionContext) _Marks_startedAt(ctx context.Context, field graphql.CollectedField, obj *runtime.Marks) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Marks_startedAt(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.StartedAt, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
-			return ec.marshalOTime2timeᚐTime(ctx, selections, v)
-		},
-		true,
-		false,
-	)
-}
-func (ec *executionContext) fieldContext_Marks_startedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Marks", field, false, false, errors.New("field of type Time does not have child fields"))
-}
-
-func (ec *executionContext) _Marks_firstOutputAt(ctx context.Context, field graphql.CollectedField, obj *runtime.Marks) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Marks_firstOutputAt(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.FirstOutputAt, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
-			return ec.marshalOTime2timeᚐTime(ctx, selections, v)
-		},
-		true,
-		false,
-	)
-}
-func (ec *executionContext) fieldContext_Marks_firstOutputAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Marks", field, false, false, errors.New("field of type Time does not have child fields"))
-}
-
-func (ec *executionContext) _Marks_finishedAt(ctx context.Context, field graphql.CollectedField, obj *runtime.Marks) (ret graphql.Marshaler) {
-	return graphql.ResolveField(
-		ctx,
-		ec.OperationContext,
-		field,
-		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
-			return ec.fieldContext_Marks_finishedAt(ctx, field)
-		},
-		func(ctx context.Context) (any, error) {
-			return obj.FinishedAt, nil
-		},
-		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
-			return ec.marshalOTime2timeᚐTime(ctx, selections, v)
-		},
-		true,
-		false,
-	)
-}
-func (ec *executionContext) fieldContext_Marks_finishedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
-	return graphql.NewScalarFieldContext("Marks", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
 func (ec *executionContext) _MoveFilePayload_file(ctx context.Context, field graphql.CollectedField, obj *MoveFilePayload) (ret graphql.Marshaler) {
@@ -22702,7 +22613,7 @@ func (ec *executionContext) _Query_waitingClaims(ctx context.Context, field grap
 			return ec.Resolvers.Query().WaitingClaims(ctx, fc.Args["tenant"].(*string), fc.Args["environmentId"].(*string), fc.Args["first"].(*int), fc.Args["after"].(*string))
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v model.Connection[tenantusage.WaitingClaim]) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v model.Connection[usage.WaitingClaim]) graphql.Marshaler {
 			return ec.marshalNWaitingClaimConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐConnection(ctx, selections, v)
 		},
 		true,
@@ -25820,6 +25731,98 @@ func (ec *executionContext) fieldContext_Ticket_endedAt(_ context.Context, field
 	return graphql.NewScalarFieldContext("Ticket", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
+func (ec *executionContext) _Timestamps_queuedAt(ctx context.Context, field graphql.CollectedField, obj *runtime.Timestamps) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Timestamps_queuedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.QueuedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalNTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_Timestamps_queuedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Timestamps", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Timestamps_startedAt(ctx context.Context, field graphql.CollectedField, obj *runtime.Timestamps) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Timestamps_startedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.StartedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalOTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Timestamps_startedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Timestamps", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Timestamps_firstOutputAt(ctx context.Context, field graphql.CollectedField, obj *runtime.Timestamps) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Timestamps_firstOutputAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.FirstOutputAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalOTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Timestamps_firstOutputAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Timestamps", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
+func (ec *executionContext) _Timestamps_finishedAt(ctx context.Context, field graphql.CollectedField, obj *runtime.Timestamps) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_Timestamps_finishedAt(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.FinishedAt, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v time.Time) graphql.Marshaler {
+			return ec.marshalOTime2timeᚐTime(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_Timestamps_finishedAt(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("Timestamps", field, false, false, errors.New("field of type Time does not have child fields"))
+}
+
 func (ec *executionContext) _Token_id(ctx context.Context, field graphql.CollectedField, obj *access.Token) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -26620,7 +26623,7 @@ func (ec *executionContext) fieldContext_Variable_value(_ context.Context, field
 	return graphql.NewScalarFieldContext("Variable", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingClaim_id(ctx context.Context, field graphql.CollectedField, obj *tenantusage.WaitingClaim) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaim_id(ctx context.Context, field graphql.CollectedField, obj *usage.WaitingClaim) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26643,7 +26646,7 @@ func (ec *executionContext) fieldContext_WaitingClaim_id(_ context.Context, fiel
 	return graphql.NewScalarFieldContext("WaitingClaim", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingClaim_tenant(ctx context.Context, field graphql.CollectedField, obj *tenantusage.WaitingClaim) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaim_tenant(ctx context.Context, field graphql.CollectedField, obj *usage.WaitingClaim) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26666,7 +26669,7 @@ func (ec *executionContext) fieldContext_WaitingClaim_tenant(_ context.Context, 
 	return graphql.NewScalarFieldContext("WaitingClaim", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingClaim_environmentId(ctx context.Context, field graphql.CollectedField, obj *tenantusage.WaitingClaim) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaim_environmentId(ctx context.Context, field graphql.CollectedField, obj *usage.WaitingClaim) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26689,7 +26692,7 @@ func (ec *executionContext) fieldContext_WaitingClaim_environmentId(_ context.Co
 	return graphql.NewScalarFieldContext("WaitingClaim", field, false, false, errors.New("field of type ID does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingClaim_position(ctx context.Context, field graphql.CollectedField, obj *tenantusage.WaitingClaim) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaim_position(ctx context.Context, field graphql.CollectedField, obj *usage.WaitingClaim) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26712,7 +26715,7 @@ func (ec *executionContext) fieldContext_WaitingClaim_position(_ context.Context
 	return graphql.NewScalarFieldContext("WaitingClaim", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingClaim_estimatedWaitMs(ctx context.Context, field graphql.CollectedField, obj *tenantusage.WaitingClaim) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaim_estimatedWaitMs(ctx context.Context, field graphql.CollectedField, obj *usage.WaitingClaim) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26735,7 +26738,7 @@ func (ec *executionContext) fieldContext_WaitingClaim_estimatedWaitMs(_ context.
 	return graphql.NewScalarFieldContext("WaitingClaim", field, false, false, errors.New("field of type Float does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingClaim_since(ctx context.Context, field graphql.CollectedField, obj *tenantusage.WaitingClaim) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaim_since(ctx context.Context, field graphql.CollectedField, obj *usage.WaitingClaim) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26758,7 +26761,7 @@ func (ec *executionContext) fieldContext_WaitingClaim_since(_ context.Context, f
 	return graphql.NewScalarFieldContext("WaitingClaim", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingClaim_expiresAt(ctx context.Context, field graphql.CollectedField, obj *tenantusage.WaitingClaim) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaim_expiresAt(ctx context.Context, field graphql.CollectedField, obj *usage.WaitingClaim) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26781,7 +26784,7 @@ func (ec *executionContext) fieldContext_WaitingClaim_expiresAt(_ context.Contex
 	return graphql.NewScalarFieldContext("WaitingClaim", field, false, false, errors.New("field of type Time does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingClaimConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.Connection[tenantusage.WaitingClaim]) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaimConnection_edges(ctx context.Context, field graphql.CollectedField, obj *model.Connection[usage.WaitingClaim]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26793,7 +26796,7 @@ func (ec *executionContext) _WaitingClaimConnection_edges(ctx context.Context, f
 			return obj.Edges(), nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []model.Edge[tenantusage.WaitingClaim]) graphql.Marshaler {
+		func(ctx context.Context, selections ast.SelectionSet, v []model.Edge[usage.WaitingClaim]) graphql.Marshaler {
 			return ec.marshalNWaitingClaimEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdgeᚄ(ctx, selections, v)
 		},
 		true,
@@ -26813,7 +26816,7 @@ func (ec *executionContext) fieldContext_WaitingClaimConnection_edges(_ context.
 	return fc, nil
 }
 
-func (ec *executionContext) _WaitingClaimConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.Connection[tenantusage.WaitingClaim]) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaimConnection_nodes(ctx context.Context, field graphql.CollectedField, obj *model.Connection[usage.WaitingClaim]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26825,8 +26828,8 @@ func (ec *executionContext) _WaitingClaimConnection_nodes(ctx context.Context, f
 			return obj.Nodes, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v []tenantusage.WaitingClaim) graphql.Marshaler {
-			return ec.marshalNWaitingClaim2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋtenantusageᚐWaitingClaimᚄ(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v []usage.WaitingClaim) graphql.Marshaler {
+			return ec.marshalNWaitingClaim2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋusageᚐWaitingClaimᚄ(ctx, selections, v)
 		},
 		true,
 		true,
@@ -26845,7 +26848,7 @@ func (ec *executionContext) fieldContext_WaitingClaimConnection_nodes(_ context.
 	return fc, nil
 }
 
-func (ec *executionContext) _WaitingClaimConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *model.Connection[tenantusage.WaitingClaim]) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaimConnection_pageInfo(ctx context.Context, field graphql.CollectedField, obj *model.Connection[usage.WaitingClaim]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26877,7 +26880,7 @@ func (ec *executionContext) fieldContext_WaitingClaimConnection_pageInfo(_ conte
 	return fc, nil
 }
 
-func (ec *executionContext) _WaitingClaimConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *model.Connection[tenantusage.WaitingClaim]) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaimConnection_totalCount(ctx context.Context, field graphql.CollectedField, obj *model.Connection[usage.WaitingClaim]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26900,7 +26903,7 @@ func (ec *executionContext) fieldContext_WaitingClaimConnection_totalCount(_ con
 	return graphql.NewScalarFieldContext("WaitingClaimConnection", field, false, false, errors.New("field of type Int does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingClaimEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.Edge[tenantusage.WaitingClaim]) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaimEdge_cursor(ctx context.Context, field graphql.CollectedField, obj *model.Edge[usage.WaitingClaim]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26923,7 +26926,7 @@ func (ec *executionContext) fieldContext_WaitingClaimEdge_cursor(_ context.Conte
 	return graphql.NewScalarFieldContext("WaitingClaimEdge", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
-func (ec *executionContext) _WaitingClaimEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.Edge[tenantusage.WaitingClaim]) (ret graphql.Marshaler) {
+func (ec *executionContext) _WaitingClaimEdge_node(ctx context.Context, field graphql.CollectedField, obj *model.Edge[usage.WaitingClaim]) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
 		ec.OperationContext,
@@ -26935,8 +26938,8 @@ func (ec *executionContext) _WaitingClaimEdge_node(ctx context.Context, field gr
 			return obj.Node, nil
 		},
 		nil,
-		func(ctx context.Context, selections ast.SelectionSet, v tenantusage.WaitingClaim) graphql.Marshaler {
-			return ec.marshalNWaitingClaim2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋtenantusageᚐWaitingClaim(ctx, selections, v)
+		func(ctx context.Context, selections ast.SelectionSet, v usage.WaitingClaim) graphql.Marshaler {
+			return ec.marshalNWaitingClaim2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋusageᚐWaitingClaim(ctx, selections, v)
 		},
 		true,
 		true,
@@ -33007,8 +33010,8 @@ func (ec *executionContext) _Execution(ctx context.Context, sel ast.SelectionSet
 			if out.Values[i] == graphql.RequiredNull {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
-		case "marks":
-			out.Values[i] = ec._Execution_marks(ctx, field, obj)
+		case "timestamps":
+			out.Values[i] = ec._Execution_timestamps(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
 				atomic.AddUint32(&out.Invalids, 1)
 			}
@@ -34359,59 +34362,6 @@ func (ec *executionContext) _Loaded(ctx context.Context, sel ast.SelectionSet, o
 		case "memory":
 			out.Values[i] = ec._Loaded_memory(ctx, field, obj)
 			if out.Values[i] == graphql.Null {
-				out.Invalids++
-			}
-		default:
-			panic("unknown field " + strconv.Quote(field.Name))
-		}
-	}
-	out.Dispatch(ctx)
-	if out.Invalids > 0 {
-		return graphql.Null
-	}
-
-	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
-
-	ec.ProcessDeferredGroup(graphql.DeferredGroup{
-		Defers:   deferLabelToView,
-		Path:     graphql.GetPath(ctx),
-		FieldSet: deferredFieldSet,
-		Context:  ctx,
-	})
-
-	return out
-}
-
-var marksImplementors = []string{"Marks"}
-
-func (ec *executionContext) _Marks(ctx context.Context, sel ast.SelectionSet, obj *runtime.Marks) graphql.Marshaler {
-	fields := graphql.CollectFields(ec.OperationContext, sel, marksImplementors)
-
-	out := graphql.NewFieldSet(fields)
-	deferredFieldSet := graphql.NewFieldSet(nil)
-	deferLabelToView := make(map[string]*graphql.FieldSetView)
-	for i, field := range fields {
-		switch field.Name {
-		case "__typename":
-			out.Values[i] = graphql.MarshalString("Marks")
-		case "queuedAt":
-			out.Values[i] = ec._Marks_queuedAt(ctx, field, obj)
-			if out.Values[i] == graphql.Null {
-				out.Invalids++
-			}
-		case "startedAt":
-			out.Values[i] = ec._Marks_startedAt(ctx, field, obj)
-			if out.Values[i] == graphql.RequiredNull {
-				out.Invalids++
-			}
-		case "firstOutputAt":
-			out.Values[i] = ec._Marks_firstOutputAt(ctx, field, obj)
-			if out.Values[i] == graphql.RequiredNull {
-				out.Invalids++
-			}
-		case "finishedAt":
-			out.Values[i] = ec._Marks_finishedAt(ctx, field, obj)
-			if out.Values[i] == graphql.RequiredNull {
 				out.Invalids++
 			}
 		default:
@@ -37552,6 +37502,59 @@ func (ec *executionContext) _Ticket(ctx context.Context, sel ast.SelectionSet, o
 	return out
 }
 
+var timestampsImplementors = []string{"Timestamps"}
+
+func (ec *executionContext) _Timestamps(ctx context.Context, sel ast.SelectionSet, obj *runtime.Timestamps) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, timestampsImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("Timestamps")
+		case "queuedAt":
+			out.Values[i] = ec._Timestamps_queuedAt(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "startedAt":
+			out.Values[i] = ec._Timestamps_startedAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "firstOutputAt":
+			out.Values[i] = ec._Timestamps_firstOutputAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		case "finishedAt":
+			out.Values[i] = ec._Timestamps_finishedAt(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var tokenImplementors = []string{"Token"}
 
 func (ec *executionContext) _Token(ctx context.Context, sel ast.SelectionSet, obj *access.Token) graphql.Marshaler {
@@ -37955,7 +37958,7 @@ func (ec *executionContext) _Variable(ctx context.Context, sel ast.SelectionSet,
 
 var waitingClaimImplementors = []string{"WaitingClaim"}
 
-func (ec *executionContext) _WaitingClaim(ctx context.Context, sel ast.SelectionSet, obj *tenantusage.WaitingClaim) graphql.Marshaler {
+func (ec *executionContext) _WaitingClaim(ctx context.Context, sel ast.SelectionSet, obj *usage.WaitingClaim) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, waitingClaimImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -38023,7 +38026,7 @@ func (ec *executionContext) _WaitingClaim(ctx context.Context, sel ast.Selection
 
 var waitingClaimConnectionImplementors = []string{"WaitingClaimConnection"}
 
-func (ec *executionContext) _WaitingClaimConnection(ctx context.Context, sel ast.SelectionSet, obj *model.Connection[tenantusage.WaitingClaim]) graphql.Marshaler {
+func (ec *executionContext) _WaitingClaimConnection(ctx context.Context, sel ast.SelectionSet, obj *model.Connection[usage.WaitingClaim]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, waitingClaimConnectionImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -38076,7 +38079,7 @@ func (ec *executionContext) _WaitingClaimConnection(ctx context.Context, sel ast
 
 var waitingClaimEdgeImplementors = []string{"WaitingClaimEdge"}
 
-func (ec *executionContext) _WaitingClaimEdge(ctx context.Context, sel ast.SelectionSet, obj *model.Edge[tenantusage.WaitingClaim]) graphql.Marshaler {
+func (ec *executionContext) _WaitingClaimEdge(ctx context.Context, sel ast.SelectionSet, obj *model.Edge[usage.WaitingClaim]) graphql.Marshaler {
 	fields := graphql.CollectFields(ec.OperationContext, sel, waitingClaimEdgeImplementors)
 
 	out := graphql.NewFieldSet(fields)
@@ -39862,10 +39865,6 @@ func (ec *executionContext) marshalNLanguageLimits2githubᚗcomᚋrockpoolᚋroc
 	return ec._LanguageLimits(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNMarks2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐMarks(ctx context.Context, sel ast.SelectionSet, v runtime.Marks) graphql.Marshaler {
-	return ec._Marks(ctx, sel, &v)
-}
-
 func (ec *executionContext) unmarshalNMoveFileInput2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋgeneratedᚐMoveFileInput(ctx context.Context, v any) (MoveFileInput, error) {
 	res, err := ec.unmarshalInputMoveFileInput(ctx, v)
 	return res, graphql.ErrorOnPath(ctx, err)
@@ -40414,6 +40413,10 @@ func (ec *executionContext) marshalNTime2timeᚐTime(ctx context.Context, sel as
 	return res
 }
 
+func (ec *executionContext) marshalNTimestamps2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚐTimestamps(ctx context.Context, sel ast.SelectionSet, v runtime.Timestamps) graphql.Marshaler {
+	return ec._Timestamps(ctx, sel, &v)
+}
+
 func (ec *executionContext) marshalNToken2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋaccessᚐToken(ctx context.Context, sel ast.SelectionSet, v access.Token) graphql.Marshaler {
 	return ec._Token(ctx, sel, &v)
 }
@@ -40488,15 +40491,15 @@ func (ec *executionContext) unmarshalNVariableInput2githubᚗcomᚋrockpoolᚋro
 	return res, graphql.ErrorOnPath(ctx, err)
 }
 
-func (ec *executionContext) marshalNWaitingClaim2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋtenantusageᚐWaitingClaim(ctx context.Context, sel ast.SelectionSet, v tenantusage.WaitingClaim) graphql.Marshaler {
+func (ec *executionContext) marshalNWaitingClaim2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋusageᚐWaitingClaim(ctx context.Context, sel ast.SelectionSet, v usage.WaitingClaim) graphql.Marshaler {
 	return ec._WaitingClaim(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNWaitingClaim2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋtenantusageᚐWaitingClaimᚄ(ctx context.Context, sel ast.SelectionSet, v []tenantusage.WaitingClaim) graphql.Marshaler {
+func (ec *executionContext) marshalNWaitingClaim2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋusageᚐWaitingClaimᚄ(ctx context.Context, sel ast.SelectionSet, v []usage.WaitingClaim) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]
-		return ec.marshalNWaitingClaim2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋtenantusageᚐWaitingClaim(ctx, sel, v[i])
+		return ec.marshalNWaitingClaim2githubᚗcomᚋrockpoolᚋrockpoolᚋruntimeᚋusageᚐWaitingClaim(ctx, sel, v[i])
 	})
 
 	for _, e := range ret {
@@ -40508,15 +40511,15 @@ func (ec *executionContext) marshalNWaitingClaim2ᚕgithubᚗcomᚋrockpoolᚋro
 	return ret
 }
 
-func (ec *executionContext) marshalNWaitingClaimConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐConnection(ctx context.Context, sel ast.SelectionSet, v model.Connection[tenantusage.WaitingClaim]) graphql.Marshaler {
+func (ec *executionContext) marshalNWaitingClaimConnection2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐConnection(ctx context.Context, sel ast.SelectionSet, v model.Connection[usage.WaitingClaim]) graphql.Marshaler {
 	return ec._WaitingClaimConnection(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNWaitingClaimEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdge(ctx context.Context, sel ast.SelectionSet, v model.Edge[tenantusage.WaitingClaim]) graphql.Marshaler {
+func (ec *executionContext) marshalNWaitingClaimEdge2githubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdge(ctx context.Context, sel ast.SelectionSet, v model.Edge[usage.WaitingClaim]) graphql.Marshaler {
 	return ec._WaitingClaimEdge(ctx, sel, &v)
 }
 
-func (ec *executionContext) marshalNWaitingClaimEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.Edge[tenantusage.WaitingClaim]) graphql.Marshaler {
+func (ec *executionContext) marshalNWaitingClaimEdge2ᚕgithubᚗcomᚋrockpoolᚋrockpoolᚋgraphᚋmodelᚐEdgeᚄ(ctx context.Context, sel ast.SelectionSet, v []model.Edge[usage.WaitingClaim]) graphql.Marshaler {
 	ret := graphql.MarshalSliceConcurrently(ctx, len(v), 0, false, func(ctx context.Context, i int) graphql.Marshaler {
 		fc := graphql.GetFieldContext(ctx)
 		fc.Result = &v[i]

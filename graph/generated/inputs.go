@@ -20,7 +20,7 @@ type BuildInput struct {
 	Command []string `json:"command,omitempty"`
 	// A command line. It is passed as one argument to the image's shell.
 	Shell *string `json:"shell,omitempty"`
-	// The time limit in seconds, 0 to 86400. 0: no limit. Default: the environment's.
+	// The time limit in seconds, 0 to 86400. 0 means no limit. Default: the environment's.
 	TimeLimit *int `json:"timeLimit,omitempty"`
 	// More limits of the build.
 	Limits *LimitsInput `json:"limits,omitempty"`
@@ -62,7 +62,7 @@ type CaseInput struct {
 	// How much a number may differ from the expected number, 0 to 1: absolutely, or relative to the expected
 	// number, whichever is more. Only with NUMBERS. Default: 0.000001.
 	Tolerance *float64 `json:"tolerance,omitempty"`
-	// The time limit in seconds, 0 to 86400. 0: no limit. Default: the batch's, or else the environment's.
+	// The time limit in seconds, 0 to 86400. 0 means no limit. Default: the batch's, or else the environment's.
 	TimeLimit *int `json:"timeLimit,omitempty"`
 	// More limits of the case. A null limit is that of the batch.
 	Limits *LimitsInput `json:"limits,omitempty"`
@@ -72,14 +72,14 @@ type CaseInput struct {
 type ClaimRunnerInput struct {
 	// The environment from which to claim a runner.
 	EnvironmentID string `json:"environmentId"`
-	// Seconds without use after which the runner is released automatically, 0 to 2592000. 0: never. Default:
+	// Seconds without use after which the runner is released automatically, 0 to 2592000. 0 means never. Default:
 	// 600.
 	InactivityTimeout *int `json:"inactivityTimeout,omitempty"`
 	// Seconds to wait for a runner if none is idle, 0 to 3600. Waiting callers take turns (see `claimRunner`).
 	// Default: 0, the call fails immediately. With `wait: TICKET` the default is 3600.
 	WaitFor *int `json:"waitFor,omitempty"`
 	// Makes the call safe to repeat: a text of up to 255 bytes that the caller uses only for this claim.
-	// Empty: none.
+	// Empty means none.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 	// The caller's own name for the user of the runner, for example a user and a task. The same holder gets
 	// the same runner while that lives, and a new one afterwards. 1 to 200 bytes without control characters.
@@ -263,8 +263,8 @@ type NetworkInput struct {
 type PutEnvironmentInput struct {
 	// 1 to 64 letters, digits, `.`, `_` and `-`. The first character is a letter or a digit.
 	ID string `json:"id"`
-	// The revision that the stored environment must have; otherwise CONFLICT. 0: the environment must not
-	// exist.
+	// The revision that the stored environment must have; otherwise CONFLICT. 0 means that the environment must
+	// not exist.
 	IfRevision *int `json:"ifRevision,omitempty"`
 	// The tenant that it belongs to. A caller for all tenants may name any; the default is the stored tenant,
 	// or `default`. A caller for one tenant may name only its own. A change of the tenant replaces idle
@@ -313,7 +313,7 @@ type PutEnvironmentInput struct {
 	// runner's memory. All executions of one runner share the seed of Python's hashes. A command with
 	// PYTHONHASHSEED doesn't use the loaded interpreter. Default: none.
 	Warm *runtime.Warm `json:"warm,omitempty"`
-	// The time limit in seconds of an execution that sets none, 0 to 86400. 0: no limit. Default: 60.
+	// The time limit in seconds of an execution that sets none, 0 to 86400. 0 means no limit. Default: 60.
 	DefaultTimeLimit *int `json:"defaultTimeLimit,omitempty"`
 	// The bytes that an execution may print, 1024 to 1099511627776. Default: 16777216.
 	OutputLimit *int64 `json:"outputLimit,omitempty"`
@@ -434,7 +434,7 @@ type RunInput struct {
 	Variables []runtime.Variable `json:"variables,omitempty"`
 	// Text for its standard input, which ends after it. Default: none.
 	Stdin *string `json:"stdin,omitempty"`
-	// The time limit in seconds, 0 to 86400. 0: no limit. Default: the environment's.
+	// The time limit in seconds, 0 to 86400. 0 means no limit. Default: the environment's.
 	TimeLimit *int `json:"timeLimit,omitempty"`
 	// The server cancels it if `renewLease` isn't called for this many seconds, 10 to 86400. Call it three
 	// times in each period. After a restart of the server the period begins again. In a batch it applies to
@@ -502,7 +502,7 @@ type StartExecutionInput struct {
 	// The directory to run in, absolute in the runner or relative to /workspace. Default: the image's working
 	// directory, or /workspace if it has none.
 	WorkingDirectory *string `json:"workingDirectory,omitempty"`
-	// The time limit in seconds, 0 to 86400. 0: no limit. Default: the environment's.
+	// The time limit in seconds, 0 to 86400. 0 means no limit. Default: the environment's.
 	TimeLimit *int `json:"timeLimit,omitempty"`
 	// More limits of this execution.
 	Limits *LimitsInput `json:"limits,omitempty"`
@@ -525,7 +525,7 @@ type StartExecutionInput struct {
 	// the batch. Default: none, it runs to its end also without its client.
 	Lease *int `json:"lease,omitempty"`
 	// Makes the call safe to repeat: a text of up to 255 bytes that the caller uses only for this execution.
-	// Empty: none.
+	// Empty means none.
 	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
 	// Names and values by which to find the execution, in addition to those of its claim. At most 32 together.
 	// In a batch every execution gets them.

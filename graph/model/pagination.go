@@ -7,7 +7,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/audit"
-	"github.com/rockpool/rockpool/runtime/tenantusage"
+	"github.com/rockpool/rockpool/runtime/usage"
 )
 
 // The number of entries in a page.
@@ -140,6 +140,6 @@ type (
 	AllocationEdge         = Edge[runtime.Allocation]
 	AuditEntryConnection   = Connection[audit.Entry]
 	AuditEntryEdge         = Edge[audit.Entry]
-	WaitingClaimConnection = Connection[tenantusage.WaitingClaim]
-	WaitingClaimEdge       = Edge[tenantusage.WaitingClaim]
+	WaitingClaimConnection = Connection[usage.WaitingClaim]
+	WaitingClaimEdge       = Edge[usage.WaitingClaim]
 )

@@ -54,7 +54,7 @@ func TestTimeIsUTCWithNanoseconds(t *testing.T) {
 		t.Errorf("came back as %v, %v", back, err)
 	}
 	if got := written(MarshalTime(time.Time{})); got != "null" {
-		t.Errorf("never is %s", got)
+		t.Errorf("never is %s, want null", got)
 	}
 	if _, err := UnmarshalTime("yesterday"); runtime.CodeOf(err) != runtime.CodeInvalidInput {
 		t.Errorf("got %v", err)
@@ -70,7 +70,7 @@ func TestInt64(t *testing.T) {
 	}
 	for _, in := range []any{"9223372036854775808", json.Number("1.5"), "", "1e3", true, nil} {
 		if _, err := UnmarshalInt64(in); runtime.CodeOf(err) != runtime.CodeInvalidInput {
-			t.Errorf("%#v: %v", in, err)
+			t.Errorf("%#v: got %v, want INVALID_INPUT", in, err)
 		}
 	}
 	if got := written(MarshalInt64(math.MinInt64)); got != "-9223372036854775808" {
@@ -93,7 +93,7 @@ func TestBase64IsExact(t *testing.T) {
 	}
 	for _, in := range []any{"YQ", "a b=", "-_8=", 12, nil} {
 		if _, err := UnmarshalBase64(in); runtime.CodeOf(err) != runtime.CodeInvalidInput {
-			t.Errorf("%#v: %v", in, err)
+			t.Errorf("%#v: got %v, want INVALID_INPUT", in, err)
 		}
 	}
 }
@@ -106,7 +106,7 @@ func TestIDsMayBeNumbers(t *testing.T) {
 	}
 	for _, in := range []any{nil, 1.5, json.Number("1.5"), true} {
 		if _, err := UnmarshalID(in); runtime.CodeOf(err) != runtime.CodeInvalidInput {
-			t.Errorf("%#v: %v", in, err)
+			t.Errorf("%#v: got %v, want INVALID_INPUT", in, err)
 		}
 	}
 }

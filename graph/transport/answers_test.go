@@ -133,7 +133,7 @@ func TestOperationsAreChargedForTheirFields(t *testing.T) {
 	}
 	fields = freeFields + 4000
 	if err := settings.execute(h, op); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
-		t.Errorf("more than there is: %v", err)
+		t.Errorf("more than there is: got %v, want QUOTA_EXCEEDED", err)
 	}
 	h.release()
 	for kind, code := range map[ast.Operation]runtime.Code{ast.Query: runtime.CodeQuotaExceeded, ast.Mutation: runtime.CodeLimitExceeded} {
@@ -188,7 +188,7 @@ func TestAnswersReuseTheMemoryOfTheirOperation(t *testing.T) {
 	}
 	h.release()
 	if all.Usage().BodyBytes != 0 {
-		t.Errorf("%d bytes are held at the end", all.Usage().BodyBytes)
+		t.Errorf("%d bytes are held at the end, want 0", all.Usage().BodyBytes)
 	}
 }
 
@@ -210,7 +210,7 @@ func TestDocumentsAreChargedForTheirTokens(t *testing.T) {
 	h.release()
 	body, _ = json.Marshal(map[string]string{"query": strings.Repeat("1 ", 5000)})
 	if _, err := h.decodeParams(t.Context(), body); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
-		t.Errorf("more than there is: %v", err)
+		t.Errorf("more than there is: got %v, want QUOTA_EXCEEDED", err)
 	}
 }
 
@@ -247,7 +247,7 @@ func TestSubscriptionsAreChargedForTheirAnswers(t *testing.T) {
 			t.Errorf("with an answer of %d bytes %d are held, not %d: %v", test.answer, all.Usage().BodyBytes, want, err)
 		}
 		if err := Charge(ctx, 2<<20); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
-			t.Errorf("more than there is: %v", err)
+			t.Errorf("more than there is: got %v, want QUOTA_EXCEEDED", err)
 		}
 		if h.releaseAnswer(); all.Usage().BodyBytes != 1<<10+test.buffer {
 			t.Errorf("after an answer of %d bytes %d are held, not %d", test.answer, all.Usage().BodyBytes, 1<<10+test.buffer)
@@ -256,9 +256,9 @@ func TestSubscriptionsAreChargedForTheirAnswers(t *testing.T) {
 	h.release()
 	settings := Settings{}.WithDefaults()
 	h.charging(t.Context())
-	large := following(func() (Message, error) { return Message{Payload: make([]byte, 2<<20)}, nil })
+	large := streamFunc(func() (Message, error) { return Message{Payload: make([]byte, 2<<20)}, nil })
 	if err := settings.pump(t.Context(), large, newSendQueue().queue("", settings.Budget), h, false); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
-		t.Errorf("more than there is: %v", err)
+		t.Errorf("more than there is: got %v, want QUOTA_EXCEEDED", err)
 	}
 }
 
@@ -270,7 +270,7 @@ func TestSubscriptionsReleaseEachAnswer(t *testing.T) {
 	settings := Settings{}.WithDefaults()
 	ctx := graphql.WithOperationContext(h.charging(t.Context()), &graphql.OperationContext{Operation: &ast.OperationDefinition{Operation: ast.Subscription}})
 	left := 10
-	stream := following(func() (Message, error) {
+	stream := streamFunc(func() (Message, error) {
 		if left--; left < 0 {
 			return Message{}, io.EOF
 		}
@@ -281,15 +281,15 @@ func TestSubscriptionsReleaseEachAnswer(t *testing.T) {
 	}
 	h.release()
 	if all.Usage().BodyBytes != 0 {
-		t.Errorf("%d bytes are held at the end", all.Usage().BodyBytes)
+		t.Errorf("%d bytes are held at the end, want 0", all.Usage().BodyBytes)
 	}
 }
 
-// following is a stream.
-type following func() (Message, error)
+// streamFunc is a stream.
+type streamFunc func() (Message, error)
 
-func (f following) Next(context.Context) (Message, error) { return f() }
-func (following) Close()                                  {}
+func (f streamFunc) Next(context.Context) (Message, error) { return f() }
+func (streamFunc) Close()                                  {}
 
 // A message that arrives slowly holds its memory for clients.MaxBodyTime at most.
 func TestSlowMessagesEndTheWebSocket(t *testing.T) {
@@ -326,7 +326,7 @@ func TestSlowMessagesEndTheWebSocket(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		if took := (<-ended).Sub(began); took != clients.MaxBodyTime {
-			t.Errorf("it ended after %v", took)
+			t.Errorf("it ended after %v, want %v", took, clients.MaxBodyTime)
 		}
 		close(listener)
 		_ = server.Close()

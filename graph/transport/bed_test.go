@@ -22,7 +22,7 @@ import (
 
 	"github.com/vektah/gqlparser/v2/ast"
 
-	"github.com/rockpool/rockpool/clients/socket"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -145,7 +145,7 @@ func newBed(t testing.TB, settings Settings, listeners ...net.Listener) *bed {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { settings.Serve(w, r, stub{}) }))
 	ctx, stop := context.WithCancel(context.Background())
 	server.Config.BaseContext = func(net.Listener) context.Context { return ctx }
-	server.Config.ConnContext = socket.ConnContext
+	server.Config.ConnContext = clients.ConnContext
 	if len(listeners) > 0 {
 		_ = server.Listener.Close()
 		server.Listener = listeners[0]

@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"net"
 
-	"github.com/rockpool/rockpool/clients/socket"
+	"github.com/rockpool/rockpool/clients"
 )
 
 // textFrame returns a frame. Frames are made here, not by the library, so that a payload that many
 // watchers share goes to the kernel without a copy.
-func textFrame(text string) []byte { return socket.Frame(socket.OpText, []byte(text)) }
+func textFrame(text string) []byte { return clients.Frame(clients.OpText, []byte(text)) }
 
 // An envelope has the beginnings of one operation's messages.
 type envelope struct{ next, err, complete string }
@@ -52,7 +52,7 @@ func (b *batch) add(p message) {
 	case messageComplete:
 		before = p.queue.envelope.complete
 	}
-	b.scratch = socket.AppendHeader(b.scratch, socket.OpText, len(before)+len(p.payload)+1)
+	b.scratch = clients.AppendFrameHeader(b.scratch, clients.OpText, len(before)+len(p.payload)+1)
 	b.scratch = append(b.scratch, before...)
 	if len(p.payload) <= small {
 		b.scratch = append(b.scratch, p.payload...)
@@ -93,7 +93,7 @@ func (c *connection) write(ctx context.Context, end context.CancelCauseFunc) {
 		clear(messages)
 		b.reset()
 		if err != nil {
-			end(closing{code: closeAbnormally, reason: "the peer takes nothing"})
+			end(closeReason{code: closeAbnormally, reason: "the peer takes nothing"})
 		}
 	}
 }

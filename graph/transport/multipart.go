@@ -75,7 +75,7 @@ func (s Settings) readMultipart(w http.ResponseWriter, r *http.Request, body *cl
 	if err != nil {
 		return nil, status, err
 	}
-	return params, http.StatusBadRequest, place(params, text, &files{body: body, parts: parts, named: map[string]bool{}, opened: map[string]bool{}})
+	return params, http.StatusBadRequest, insertUploads(params, text, &files{body: body, parts: parts, named: map[string]bool{}, opened: map[string]bool{}})
 }
 
 // field reads the next part, which must have this name and at most most bytes.
@@ -104,8 +104,8 @@ const (
 	maxPathBytes = 1000      // of a path of the map
 )
 
-// place puts an Upload at each path of the map.
-func place(params *graphql.RawParams, text []byte, all *files) error {
+// insertUploads puts an Upload at each path of the map.
+func insertUploads(params *graphql.RawParams, text []byte, all *files) error {
 	var wanted map[string][]string
 	if err := decode(text, &wanted); err != nil {
 		return runtime.Errorf(runtime.CodeInvalidInput, `map must be an object whose values are lists of paths, for example {"0": ["variables.file"]}`)

@@ -66,7 +66,7 @@ func (s *sender) want(t *testing.T, status int, text string, ends bool) {
 		t.Errorf("%d %s, %v; want %d %s", response.StatusCode, body, err, status, text)
 	}
 	if response.Close != ends {
-		t.Errorf("the connection is said to end: %v", response.Close)
+		t.Errorf("the connection is said to end: got %v, want %v", response.Close, ends)
 	}
 	if !ends {
 		return

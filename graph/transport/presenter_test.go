@@ -50,7 +50,7 @@ func TestPresent(t *testing.T) {
 			t.Errorf("%s: %q %s", test.name, got.Message, have)
 		}
 		if again := p.Present(test.ctx, got); again != got {
-			t.Errorf("%s: presented twice it is %v", test.name, again)
+			t.Errorf("%s: presented twice it is %v, want %v", test.name, again, got)
 		}
 	}
 	if logs.Len() != 0 {

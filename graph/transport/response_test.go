@@ -8,12 +8,12 @@ import (
 	"unicode/utf8"
 )
 
-// Each byte is tested at each place among plain ones.
+// Each byte is tested at each position among plain ones.
 func TestPlainFindsEveryEscapedByte(t *testing.T) {
-	for place := range 8 {
+	for at := range 8 {
 		for value := range 256 {
 			text := bytes.Repeat([]byte("~"), 8)
-			text[place] = byte(value)
+			text[at] = byte(value)
 			quoted := value < ' ' || value >= 0x80 || value == '"' || value == '\\'
 			var eight uint64
 			for i, b := range text {

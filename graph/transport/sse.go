@@ -13,7 +13,6 @@ import (
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
 	"github.com/rockpool/rockpool/clients"
-	"github.com/rockpool/rockpool/clients/socket"
 )
 
 // serveEvents serves one operation of any kind by server-sent events: the distinct connections mode of
@@ -50,11 +49,11 @@ func (s Settings) serveEvents(w http.ResponseWriter, r *http.Request, exec graph
 	header.Set("X-Accel-Buffering", "no") // otherwise nginx would buffer events
 	header.Set("X-Content-Type-Options", "nosniff")
 	out := &events{w: w, control: http.NewResponseController(w), patience: s.Patience}
-	if conn := socket.Of(r.Context()); conn != nil {
-		out.tcp = socket.Carrier(conn)
+	if conn := clients.ConnOf(r.Context()); conn != nil {
+		out.tcp = clients.Carrier(conn)
 	}
 	if out.tcp != nil {
-		socket.BoundUnsent(out.tcp)
+		clients.BoundUnsent(out.tcp)
 	}
 	s.sendEvents(r, op, h, refused, out)
 }
@@ -102,7 +101,7 @@ func (s Settings) sendEvents(r *http.Request, op operation, h *reservation, refu
 		select {
 		case <-box.wake:
 		case <-keepalive.C:
-			if gone, _ := socket.Vanished(out.tcp); gone || out.write([]byte(":\n\n")) != nil {
+			if gone, _ := clients.Vanished(out.tcp); gone || out.write([]byte(":\n\n")) != nil {
 				return
 			}
 		case <-ctx.Done():
@@ -147,7 +146,7 @@ func (e *events) message(p message) error {
 func (e *events) write(texts ...[]byte) error {
 	for _, text := range texts {
 		for len(text) > 0 {
-			piece := text[:min(len(text), socket.WritePiece)]
+			piece := text[:min(len(text), clients.WritePiece)]
 			// Writers without deadlines exist only in tests.
 			_ = e.control.SetWriteDeadline(time.Now().Add(e.patience))
 			if _, err := e.w.Write(piece); err != nil {

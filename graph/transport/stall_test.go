@@ -289,7 +289,7 @@ func TestRoomWaitsForProgress(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := l.waitForRoom(ctx, time.Minute); err != context.Canceled {
-			t.Errorf("%v", err)
+			t.Errorf("got %v, want %v", err, context.Canceled)
 		}
 		other := box.queue("2", 10)
 		other.push(Message{Payload: []byte("0123456789")})

@@ -7,7 +7,7 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 	"github.com/vektah/gqlparser/v2/gqlerror"
 
-	"github.com/rockpool/rockpool/clients/socket"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -21,7 +21,7 @@ type subscriber struct {
 // operation fails. Otherwise the WebSocket ends.
 func (c *connection) refuseMessage(id string, why error) error {
 	if c.acting == nil || id == "" {
-		return closing{closeTryLater, why.Error()}
+		return closeReason{closeTryLater, why.Error()}
 	}
 	return c.subscribe(c.acting, clientMessage{ID: &id}, &reservation{}, why)
 }
@@ -30,9 +30,9 @@ func (c *connection) refuseMessage(id string, why error) error {
 func (c *connection) subscribe(ctx context.Context, m clientMessage, h *reservation, failed error) error {
 	switch {
 	case c.acting == nil:
-		return closing{closeUnauthorized, "Unauthorized"}
+		return closeReason{closeUnauthorized, "Unauthorized"}
 	case m.ID == nil || *m.ID == "" || len(*m.ID) > 128:
-		return closing{closeBadRequest, "invalid message: subscribe needs an id of 1 to 128 bytes"}
+		return closeReason{closeBadRequest, "invalid message: subscribe needs an id of 1 to 128 bytes"}
 	}
 	id := *m.ID
 	var params *graphql.RawParams
@@ -41,7 +41,7 @@ func (c *connection) subscribe(ctx context.Context, m clientMessage, h *reservat
 		params, err = h.decodeParams(ctx, m.Payload)
 	}
 	if err != nil && runtime.CodeOf(err) == runtime.CodeInvalidInput {
-		return closing{closeBadRequest, "invalid message: " + err.Error()}
+		return closeReason{closeBadRequest, "invalid message: " + err.Error()}
 	}
 	if err == nil {
 		err = h.Operate()
@@ -51,7 +51,7 @@ func (c *connection) subscribe(ctx context.Context, m clientMessage, h *reservat
 	switch there, full := c.remember(id, s); {
 	case there:
 		cancel()
-		return closing{closeDuplicate, "Subscriber for " + id + " already exists"}
+		return closeReason{closeDuplicate, "Subscriber for " + id + " already exists"}
 	case full && err == nil:
 		err = runtime.Errorf(runtime.CodeLimitExceeded, "a WebSocket may have %d operations at a time", c.MaxOperations)
 	}
@@ -87,7 +87,7 @@ func (c *connection) refuseOperation(ctx context.Context, of envelope, err error
 	payload := c.failed(ctx, err).payload
 	text := make([]byte, 0, len(of.err)+len(payload)+1)
 	text = append(append(append(text, of.err...), payload...), '}')
-	c.refusals.put(message{kind: messageRaw, payload: socket.Frame(socket.OpText, text)})
+	c.refusals.put(message{kind: messageRaw, payload: clients.Frame(clients.OpText, text)})
 	c.refusals.waitBelow(ctx, c.Budget)
 	return nil
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/rockpool/rockpool/clients"
-	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -54,14 +53,14 @@ func (s Settings) serveWebSocket(w http.ResponseWriter, r *http.Request, exec gr
 	}
 	c := &connection{Settings: s, exec: exec, header: r.Header, out: newSendQueue(), subscribers: map[string]*subscriber{}, inits: make(chan struct{}),
 		slots: make(chan struct{}, 2*s.MaxOperations)}
-	hijack := &socket.Hijacker{ResponseWriter: w, Patience: s.Patience}
+	hijack := &clients.Hijacker{ResponseWriter: w, Patience: s.Patience}
 	ws, err := websocket.Accept(hijack, r, &websocket.AcceptOptions{
 		Subprotocols:    []string{Subprotocol},
 		CompressionMode: websocket.CompressionDisabled,
 		// Origins are checked before.
 		InsecureSkipVerify: true,
 		OnPingReceived: func(_ context.Context, payload []byte) bool {
-			c.out.urgent(socket.Frame(socket.OpPong, payload)) // it waits for a message that is being written
+			c.out.urgent(clients.Frame(clients.OpPong, payload)) // it waits for a message that is being written
 			return false
 		},
 	})
@@ -94,7 +93,7 @@ type connection struct {
 	exec    graphql.GraphExecutor
 	header  http.Header
 	ws      *websocket.Conn
-	conn    *socket.Conn
+	conn    *clients.GuardedConn
 	out     *sendQueue
 	running sync.WaitGroup  // operations, which the reader starts
 	inits   chan struct{}   // closed by connection_init
@@ -108,13 +107,13 @@ type connection struct {
 	subscribers map[string]*subscriber
 }
 
-// A closing is the reason why a connection ends, with the close frame's code.
-type closing struct {
+// A closeReason is the reason why a connection ends, with the close frame's code.
+type closeReason struct {
 	code   websocket.StatusCode
 	reason string
 }
 
-func (c closing) Error() string { return c.reason }
+func (c closeReason) Error() string { return c.reason }
 
 // serve runs the connection until it ends. It starts the reader, the writer and keep, and returns
 // when they and all operations have ended. The first of them to end gives the reason.
@@ -144,14 +143,14 @@ func (c *connection) serve(parent context.Context) {
 
 // sendClose sends the close frame, and waits closeTime for the peer's response.
 func (c *connection) sendClose(cause error, read <-chan struct{}) {
-	why := closing{closeGoingAway, "the server is stopping"}
+	why := closeReason{closeGoingAway, "the server is stopping"}
 	errors.As(cause, &why)
 	if why.code == closeAbnormally {
 		return
 	}
 	reason := strings.ToValidUTF8(why.reason[:min(len(why.reason), maxReason)], "")
 	payload := append([]byte{byte(why.code >> 8), byte(why.code)}, reason...)
-	if c.conn.WriteLast(socket.Frame(socket.OpClose, payload)) != nil {
+	if c.conn.WriteLast(clients.Frame(clients.OpClose, payload)) != nil {
 		return
 	}
 	_ = c.conn.SetReadDeadline(time.Now().Add(closeTime))
@@ -163,7 +162,7 @@ func (c *connection) sendClose(cause error, read <-chan struct{}) {
 // close frame.
 func (c *connection) read(ctx context.Context, end context.CancelCauseFunc) error {
 	reading := context.WithoutCancel(ctx) // otherwise the library would close immediately
-	left := closing{code: closeAbnormally, reason: "the peer left"}
+	left := closeReason{code: closeAbnormally, reason: "the peer left"}
 	late := time.AfterFunc(clients.MaxBodyTime, func() { end(left) }) // runs while a message arrives
 	defer late.Stop()
 	for {
@@ -173,7 +172,7 @@ func (c *connection) read(ctx context.Context, end context.CancelCauseFunc) erro
 			return left
 		}
 		if ctx.Err() != nil || kind != websocket.MessageText {
-			end(closing{closeBadRequest, "messages must be text"})
+			end(closeReason{closeBadRequest, "messages must be text"})
 			if _, err := io.Copy(io.Discard, reader); err != nil {
 				return left
 			}
@@ -241,7 +240,7 @@ func (c *connection) handle(ctx context.Context, text []byte, h *reservation) er
 	}
 	var m clientMessage
 	if err := h.Turn(ctx, len(text), func() error { return decode(text, &m) }); err != nil {
-		return closing{closeBadRequest, "invalid message: " + err.Error()}
+		return closeReason{closeBadRequest, "invalid message: " + err.Error()}
 	}
 	switch m.Type {
 	case "connection_init":
@@ -253,11 +252,11 @@ func (c *connection) handle(ctx context.Context, text []byte, h *reservation) er
 		return c.subscribe(c.operating(ctx), m, h, nil)
 	case "complete":
 		if m.ID == nil {
-			return closing{closeBadRequest, "invalid message: complete has no id"}
+			return closeReason{closeBadRequest, "invalid message: complete has no id"}
 		}
 		c.complete(*m.ID)
 	default:
-		return closing{closeBadRequest, "invalid message: its type is none of the protocol's"}
+		return closeReason{closeBadRequest, "invalid message: its type is none of the protocol's"}
 	}
 	return nil
 }
@@ -273,25 +272,25 @@ func (c *connection) operating(ctx context.Context) context.Context {
 // init processes connection_init: it authenticates the WebSocket, and acknowledges.
 func (c *connection) init(ctx context.Context, m clientMessage, h *reservation) error {
 	if c.acting != nil {
-		return closing{closeTooManyInits, "Too many initialisation requests"}
+		return closeReason{closeTooManyInits, "Too many initialisation requests"}
 	}
 	if err := h.Expand(m.Payload); err != nil { // handle has checked it
-		return closing{closeTryLater, err.Error()}
+		return closeReason{closeTryLater, err.Error()}
 	}
 	var payload map[string]any
 	if m.Payload != nil && json.Unmarshal(m.Payload, &payload) != nil {
-		return closing{closeBadRequest, "invalid message: the payload of connection_init must be an object"}
+		return closeReason{closeBadRequest, "invalid message: the payload of connection_init must be an object"}
 	}
 	c.acting = ctx
 	if c.Admit != nil {
 		acting, refusal := c.Admit(ctx, payload)
 		if refusal != "" {
-			return closing{closeForbidden, refusal}
+			return closeReason{closeForbidden, refusal}
 		}
 		c.acting = acting
 		context.AfterFunc(acting, func() {
 			if cause := callerEnded(acting); cause != nil {
-				c.end(closing{closeForbidden, cause.Error()})
+				c.end(closeReason{closeForbidden, cause.Error()})
 			}
 		})
 	}
@@ -309,7 +308,7 @@ func (c *connection) keep(ctx context.Context) error {
 	select {
 	case <-c.inits:
 	case <-timer.C:
-		return closing{closeInitTimeout, "Connection initialisation timeout"}
+		return closeReason{closeInitTimeout, "Connection initialisation timeout"}
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -328,7 +327,7 @@ func (c *connection) keep(ctx context.Context) error {
 			asked = time.Now()
 			c.out.urgent(textFrame(`{"type":"ping"}`))
 		case c.gone(quiet):
-			return closing{code: closeAbnormally, reason: "the peer vanished"}
+			return closeReason{code: closeAbnormally, reason: "the peer vanished"}
 		}
 		timer.Reset(wait)
 		select {
@@ -342,6 +341,6 @@ func (c *connection) keep(ctx context.Context) error {
 // gone decides about a peer that didn't answer a ping. If its kernel still responds, the peer may
 // have much to read first: it gets the time of a slow reader.
 func (c *connection) gone(quiet time.Duration) bool {
-	vanished, known := socket.Vanished(c.conn.Carrier)
+	vanished, known := clients.Vanished(c.conn.Carrier)
 	return vanished || !known || quiet > c.Patience
 }

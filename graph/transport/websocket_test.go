@@ -15,7 +15,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/rockpool/rockpool/clients/socket"
+	"github.com/rockpool/rockpool/clients"
 )
 
 func TestCloseCodes(t *testing.T) {
@@ -43,8 +43,8 @@ func TestCloseCodes(t *testing.T) {
 		"subscribe before init":       {0, []string{subscribe}, 4401, "Unauthorized"},
 		"the same id twice":           {1, []string{subscribe, subscribe}, 4409, "Subscriber for 1 already exists"},
 		"init twice":                  {2, nil, 4429, "Too many initialisation requests"},
-		"too long before init":        {0, []string{`{"type":"connection_init","payload":{"a":"` + strings.Repeat("x", initLimit) + `"}}`}, websocket.StatusMessageTooBig, ""},
-		"too long":                    {1, []string{`{"type":"ping","payload":{"a":"` + strings.Repeat("x", 1<<20) + `"}}`}, websocket.StatusMessageTooBig, ""},
+		"large message before init":   {0, []string{`{"type":"connection_init","payload":{"a":"` + strings.Repeat("x", initLimit) + `"}}`}, websocket.StatusMessageTooBig, ""},
+		"large message":               {1, []string{`{"type":"ping","payload":{"a":"` + strings.Repeat("x", 1<<20) + `"}}`}, websocket.StatusMessageTooBig, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := b.dial(t)
@@ -170,7 +170,7 @@ func (b *bed) raw(t testing.TB, readBuffer int) net.Conn {
 
 // masked returns a client's frame.
 func masked(text string) []byte {
-	out := []byte{socket.OpText}
+	out := []byte{clients.OpText}
 	if len(text) < 126 {
 		out = append(out, 0x80|byte(len(text)))
 	} else {
@@ -207,10 +207,10 @@ func TestOneCloseFrameIsSent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if op != socket.OpClose {
+		if op != clients.OpClose {
 			continue // the acknowledgement
 		}
-		answer := append([]byte{socket.OpClose, 0x80 | 2, 0, 0, 0, 0}, payload[:2]...) // as browsers respond
+		answer := append([]byte{clients.OpClose, 0x80 | 2, 0, 0, 0, 0}, payload[:2]...) // as browsers respond
 		if _, err := conn.Write(answer); err != nil {
 			t.Fatal(err)
 		}

@@ -78,8 +78,8 @@ func (h *Host) MakeCache(ctx context.Context, r language.Recipe, begin func()) (
 	return made, h.showCache(r, kept)
 }
 
-// FindProgram returns the path of a program that runners with this machine's programs find by its name; "": there is
-// none. They see this machine's /usr.
+// FindProgram returns the path of a program that runners with this machine's programs find by its name.
+// "" means that there is none. They see this machine's /usr.
 func FindProgram(name string) string {
 	for _, dir := range filepath.SplitList(runtime.MachinePath) {
 		path := filepath.Join(dir, name)

@@ -62,7 +62,7 @@ func TestCheckRemovesTheGroupOfAKilledServer(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(filepath.Join(mount, group)); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the group is still there: %v", err)
+		t.Errorf("the group is still there: got %v, want %v", err, fs.ErrNotExist)
 	}
 }
 

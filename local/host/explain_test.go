@@ -26,8 +26,8 @@ func TestExplainedHidesPathsAndSaysWhatToDo(t *testing.T) {
 	}{
 		{context.DeadlineExceeded, "too busy", false},
 		{refusal("run: container init was OOM-killed", false), "raise it", true},
-		{refusal("the spec has hooks", true), "couldn't be made: the spec has hooks", true},
-		{refusal("run: no room\nsecond line", false), "couldn't be made: run: no room", false},
+		{refusal("the spec has hooks", true), "the spec has hooks", true},
+		{refusal("run: no room\nsecond line", false), "run: no room", false},
 		{refusal("mkdir /srv/secret: no room", false), "log says why", false},
 		{&fs.PathError{Op: "fork/exec", Path: "/srv/secret", Err: unix.ENOENT}, "restart the server", false},
 		{&fs.PathError{Op: "fork/exec", Path: "/srv/secret", Err: unix.EACCES}, "noexec", false},

@@ -32,17 +32,17 @@ import (
 // Config configures a Host.
 type Config struct {
 	Dir           string // everything on disk is below it; one server at a time
-	Caches        string // directory of the languages' caches, which several servers may share; "": below Dir
+	Caches        string // directory of the languages' caches, which several servers may share; "" means a directory below Dir
 	Logger        *zap.Logger
 	Agent         []byte         // the agent's binary
 	Helper        []byte         // rockpool-sandbox's binary
-	Offer         *network.Offer // the network that runners may use; nil: none
+	Offer         *network.Offer // the network that runners may use; nil means none
 	ImageWorker   string         // without root: a program that runs image.Work for helper.WorkerArgument
-	HelperSocket  string         // socket of a listening sandbox helper, for a server that isn't root; "": none
-	CgroupParent  string         // "": "rockpool"; else "rockpool", or a path below it such as "rockpool/test"
+	HelperSocket  string         // socket of a listening sandbox helper, for a server that isn't root; "" means none
+	CgroupParent  string         // "" means "rockpool"; else "rockpool", or a path below it such as "rockpool/test"
 	MissingLimits bool           // start runners without limits that can't be set; Limitations reports them
 	Removals      int            // concurrent removals of sandboxes
-	DiskRead      int64          // bytes/s that a runner may read from each disk; 0: no limit; unused with HelperSocket
+	DiskRead      int64          // bytes/s that a runner may read from each disk; 0 means no limit; unused with HelperSocket
 	Runtimes      oci.Runtimes   // OCI runtimes by name; unused with HelperSocket: the helper has its own
 }
 
@@ -58,7 +58,7 @@ type Launcher interface {
 // A Host is open until Close. Its fields don't change, and its methods are safe for concurrent use.
 type Host struct {
 	Launcher Launcher
-	Direct   *launch.Direct // the Launcher, if this server makes sandboxes itself; nil: a listening helper does
+	Direct   *launch.Direct // the Launcher, if this server makes sandboxes itself; nil means that a listening helper makes them
 	Machine  spec.Machine
 	Trees    cgroup.Hierarchies
 	Ranges   *uids.Ranges // ranges of user ids; unused with a listening helper
@@ -68,8 +68,8 @@ type Host struct {
 	Removals fairqueue.Slots // limits concurrent removals, which are costly
 
 	config    Config
-	inherited string         // what programs inherit from the starter of this server; "": nothing
-	unready   error          // why no sandbox can be started; nil: it can
+	inherited string         // what programs inherit from the starter of this server; "" means nothing
+	unready   error          // why no sandbox can be started; nil means that one can be
 	offered   *network.Offer // offered by a listening helper
 	rootless  rootless
 	lock      *os.File
@@ -176,7 +176,7 @@ func (h *Host) Close() {
 // Prune removes the cgroups above the runners' cgroups, if they are empty.
 func (h *Host) Prune() { h.Trees.Prune("/" + h.config.CgroupParent) }
 
-// Ready returns why no sandbox can be started; nil: they can.
+// Ready returns why no sandbox can be started; nil means that they can be started.
 func (h *Host) Ready() error { return h.unready }
 
 // Offer returns the network that the helper offers, or an error that says why it offers none.

@@ -43,7 +43,7 @@ func (h *Host) installRootless() {
 // Rootless reports whether this server makes sandboxes without root.
 func (h *Host) Rootless() bool { return h.Direct != nil && h.Direct.Config.Rootless != nil }
 
-// lacking describes the limits that can't be set, and why; "": all can.
+// lacking describes the limits that can't be set, and why; "" means that all can be set.
 func (h *Host) lacking() string {
 	lacks := h.Trees.Lacks()
 	if len(lacks) == 0 {

@@ -20,7 +20,7 @@ type Tier struct {
 	Runtime   string // "" with GVISOR
 	Version   string // version that its program reports
 	NoTime    bool   // without time namespaces: programs see the machine's uptime
-	Err       error  // why it is unavailable; nil: it can be used
+	Err       error  // why it is unavailable; nil means it can be used
 }
 
 // Tiers tests the configured runtimes concurrently, each for at most 15 s, and returns their tiers.

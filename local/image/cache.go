@@ -73,13 +73,13 @@ type Cache struct {
 	slots      fairqueue.Slots // for pulls
 
 	mu     sync.Mutex // guards the fields below; held across renames, but no other I/O
-	images map[string]*stored
+	images map[string]*storedImage
 	pulls  map[string]*pull
 	added  []*pull // pulls that Run hasn't started yet
 }
 
-// stored is a stored image, and its record on the disk.
-type stored struct {
+// storedImage is a stored image, and its record on the disk.
+type storedImage struct {
 	Pin       runtime.ImagePin `json:"pin"`
 	Reference string           `json:"reference"` // the reference that it was pulled by
 	Layers    int              `json:"layers"`
@@ -108,7 +108,7 @@ func Open(config Config) (*Cache, error) {
 	c := &Cache{
 		config: config, registries: registries,
 		wake: syncs.NewHint(), slots: make(fairqueue.Slots, pullsAtOnce),
-		images: map[string]*stored{}, pulls: map[string]*pull{},
+		images: map[string]*storedImage{}, pulls: map[string]*pull{},
 	}
 	if err := os.MkdirAll(c.temp(), 0o700); err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func (c *Cache) load(name string) error {
 	if err != nil {
 		return err
 	}
-	var s stored
+	var s storedImage
 	if err := json.Unmarshal(text, &s); err != nil {
 		return err
 	}
@@ -329,8 +329,8 @@ func (c *Cache) collect(ctx context.Context) {
 }
 
 // victim returns the image to delete next, if there is one. The caller holds mu.
-func (c *Cache) victim(used map[string]bool) *stored {
-	var unused []*stored
+func (c *Cache) victim(used map[string]bool) *storedImage {
+	var unused []*storedImage
 	now := time.Now()
 	for digest, s := range c.images {
 		if used[digest] {
@@ -342,13 +342,13 @@ func (c *Cache) victim(used map[string]bool) *stored {
 	if len(unused) == 0 || c.taken() <= c.config.Bytes {
 		return nil
 	}
-	return slices.MinFunc(unused, func(a, b *stored) int {
+	return slices.MinFunc(unused, func(a, b *storedImage) int {
 		return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.Pin.Digest, b.Pin.Digest))
 	})
 }
 
 // expel moves an image to where it can be deleted. The caller holds mu.
-func (c *Cache) expel(s *stored) (away string, err error) {
+func (c *Cache) expel(s *storedImage) (away string, err error) {
 	away = filepath.Join(c.temp(), fmt.Sprintf("old-%d", time.Now().UnixNano()))
 	if err := os.Rename(filepath.Join(c.config.Dir, directoryName(s.Pin.Digest)), away); err != nil {
 		return "", err
@@ -357,7 +357,7 @@ func (c *Cache) expel(s *stored) (away string, err error) {
 	return away, nil
 }
 
-func (c *Cache) restore(s *stored, away string) error {
+func (c *Cache) restore(s *storedImage, away string) error {
 	defer c.config.Changed(s.Pin.Digest)
 	c.mu.Lock()
 	defer c.mu.Unlock()

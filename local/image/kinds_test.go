@@ -118,8 +118,8 @@ func TestForeignLayersAreRefused(t *testing.T) {
 	b := newBox(t, t.TempDir(), nil)
 	for name, image := range map[string]v1.Image{"urls": elsewhere, "kind": imagetest.Of(t, goruntime.GOARCH, v1.Config{}, inside)} {
 		_, err := b.Resolve(t.Context(), registry.Push(image, name+":1"))
-		if runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(imagetest.MessageOf(err), "foreign") {
-			t.Errorf("%s: %v", name, err)
+		if runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(runtime.MessageOf(err), "foreign") {
+			t.Errorf("%s: got %v, want INVALID_INPUT for a foreign layer", name, err)
 		}
 	}
 	signed := static.NewLayer([]byte("x"), "application/vnd.example.artifact")

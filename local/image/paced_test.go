@@ -27,7 +27,7 @@ func TestStalledAnswers(t *testing.T) {
 		n             int
 		every, during time.Duration
 		pause         time.Duration // of the reader after each read
-		ends          time.Duration // 0: after everything was read
+		ends          time.Duration // 0 means after everything was read
 	}{
 		"nothing: ends":             {0, time.Hour, time.Hour, 0, time.Minute},
 		"a byte a minute: ends":     {1, time.Minute, time.Hour, 0, time.Minute},
@@ -44,7 +44,7 @@ func TestStalledAnswers(t *testing.T) {
 				sending.Go(func() { send(to, c.n, c.every, c.during) })
 				ctx, cancel := context.WithCancel(t.Context())
 				context.AfterFunc(ctx, func() { _ = from.CloseWithError(context.Canceled) }) // as the body of an answer does
-				body := &paced{ReadCloser: from, cancel: cancel, within: time.Minute, left: time.Minute}
+				body := &pacedBody{ReadCloser: from, cancel: cancel, within: time.Minute, left: time.Minute}
 				began := time.Now()
 				var err error
 				for buffer := make([]byte, 4<<10); err == nil; time.Sleep(c.pause) {

@@ -272,7 +272,7 @@ func (c *Cache) try(ctx context.Context, p *pull) error {
 	return nil
 }
 
-func (c *Cache) fill(ctx context.Context, p *pull, dir string) (*stored, error) {
+func (c *Cache) fill(ctx context.Context, p *pull, dir string) (*storedImage, error) {
 	c.mu.Lock()
 	reference := p.reference
 	c.mu.Unlock()
@@ -320,11 +320,11 @@ func (c *Cache) fill(ctx context.Context, p *pull, dir string) (*stored, error) 
 	if err := errors.Join(f.Close(), room(f.Disk())); err != nil {
 		return nil, err
 	}
-	s := &stored{Pin: pin, Reference: reference, Layers: len(source.layers), Transfer: source.size(), Bytes: f.Disk(), Shifted: c.config.Worker != nil, Owners: c.config.Owners, used: time.Now()}
+	s := &storedImage{Pin: pin, Reference: reference, Layers: len(source.layers), Transfer: source.size(), Bytes: f.Disk(), Shifted: c.config.Worker != nil, Owners: c.config.Owners, used: time.Now()}
 	return s, s.write(dir)
 }
 
-func (s *stored) write(dir string) error {
+func (s *storedImage) write(dir string) error {
 	text, err := json.Marshal(s)
 	if err != nil {
 		return err
@@ -344,7 +344,7 @@ func syncAll(dir string, sync func(fd int) error) error {
 	return sync(int(open.Fd()))
 }
 
-func (c *Cache) keep(dir string, s *stored) error {
+func (c *Cache) keep(dir string, s *storedImage) error {
 	if err := c.publish(dir, s); err != nil {
 		return err
 	}
@@ -357,7 +357,7 @@ func (c *Cache) keep(dir string, s *stored) error {
 
 // publish gives the image in dir its final name, and ends the pull. The image's contents are
 // already on the disk, so an image with a final name is complete after a power failure.
-func (c *Cache) publish(dir string, s *stored) error {
+func (c *Cache) publish(dir string, s *storedImage) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.images[s.Pin.Digest] == nil {

@@ -6,13 +6,13 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/test/imagetest"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -45,8 +45,8 @@ func TestSilentRegistryIsReportedOnce(t *testing.T) {
 	next.TLSHandshakeTimeout, next.ResponseHeaderTimeout = 50*time.Millisecond, 50*time.Millisecond
 	at := listener.Addr().String()
 	_, err = b.Resolve(t.Context(), at+"/x:1")
-	if want := "the registry " + at + " is unreachable: it doesn't answer"; runtime.CodeOf(err) != runtime.CodeClusterUnavailable || imagetest.MessageOf(err) != want {
-		t.Errorf("%v, not %s", err, want)
+	if runtime.CodeOf(err) != runtime.CodeClusterUnavailable || !strings.Contains(runtime.MessageOf(err), at) {
+		t.Errorf("got %v, want CLUSTER_UNAVAILABLE that names %s", err, at)
 	}
 	_ = listener.Close()
 	if n := wait.Receive(t, connections, "no more connections arrive"); n < 1 || n > 2 { // with TLS, and on loopback without

@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/rockpool/rockpool/runtime"
-	"github.com/rockpool/rockpool/test/imagetest"
 )
 
 // The sizes in a registry's answers are checked before they are used.
@@ -28,14 +27,14 @@ func TestRegistryAnswersAreBounded(t *testing.T) {
 		manifest string
 		says     string
 	}{
-		"a large manifest":                {types.OCIManifestSchema1, `{"layers":[` + strings.Repeat("{},", 2<<20) + `{}]}`, "is larger than"},
-		"a broken manifest":               {types.OCIManifestSchema1, `{`, "manifest can't be read"},
-		"a configuration of unknown size": {types.OCIManifestSchema1, manifest(-1, 1), "configuration has an invalid size"},
-		"a large configuration":           {types.OCIManifestSchema1, manifest(1<<40, 1), "configuration has"},
-		"redirects in a circle":           {"", "/v2/x/manifests/latest", "redirects more than"},
+		"a large manifest":                {types.OCIManifestSchema1, `{"layers":[` + strings.Repeat("{},", 2<<20) + `{}]}`, "larger"},
+		"a broken manifest":               {types.OCIManifestSchema1, `{`, "manifest"},
+		"a configuration of unknown size": {types.OCIManifestSchema1, manifest(-1, 1), "configuration"},
+		"a large configuration":           {types.OCIManifestSchema1, manifest(1<<40, 1), "configuration"},
+		"redirects in a circle":           {"", "/v2/x/manifests/latest", "redirects"},
 		"an image for another platform": {types.OCIImageIndex, `{"manifests":[{"size":1,"digest":"` + blob + `","platform":{"os":"linux","architecture":"s390x"}}]}`,
-			"doesn't exist for linux/" + goruntime.GOARCH},
-		"an outdated format": {types.DockerManifestSchema1, `{}`, "newer tool"},
+			"linux/" + goruntime.GOARCH},
+		"an outdated format": {types.DockerManifestSchema1, `{}`, "outdated"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -54,8 +53,8 @@ func TestRegistryAnswersAreBounded(t *testing.T) {
 			defer server.Close()
 			b := newBox(t, t.TempDir(), nil)
 			_, err := b.Resolve(t.Context(), strings.TrimPrefix(server.URL, "http://")+"/x")
-			if runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(imagetest.MessageOf(err), c.says) {
-				t.Errorf("%v", err)
+			if runtime.CodeOf(err) != runtime.CodeInvalidInput || !strings.Contains(runtime.MessageOf(err), c.says) {
+				t.Errorf("got %v, want INVALID_INPUT with %q", err, c.says)
 			}
 		})
 	}
@@ -67,8 +66,8 @@ func TestRegistryAnswersAreBounded(t *testing.T) {
 	for _, n := range []int64{-1, 1 << 60} {
 		raw := strings.Replace(manifest(int64(len(config)), n), blob, digest.String(), 1)
 		_, err := newSource([]byte(raw), []byte(config), localPlatform(), func(v1.Descriptor) func() (io.ReadCloser, error) { return nil })
-		if !strings.Contains(imagetest.MessageOf(err), "its layer 1 has") {
-			t.Errorf("a layer of %d bytes: %v", n, err)
+		if !strings.Contains(runtime.MessageOf(err), "layer 1") {
+			t.Errorf("a layer of %d bytes: got %v, want an error that names layer 1", n, err)
 		}
 	}
 }

@@ -89,7 +89,7 @@ func TestWorkerEndsWithoutRoom(t *testing.T) {
 		many[i] = imagetest.File(fmt.Sprint(i), "")
 	}
 	if err := f.Layer(t.Context(), bytes.NewReader(imagetest.Layer(t, many...))); runtime.CodeOf(err) != runtime.CodeStorageFull {
-		t.Errorf("a pull without room ends with %v", err)
+		t.Errorf("a pull without room ends with %v, want STORAGE_FULL", err)
 	}
 	if err := f.Close(); err != nil {
 		t.Error(err)

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/thread"
+	"github.com/rockpool/rockpool/agent/cmd/proc"
 	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -23,7 +23,7 @@ const ordinary = 61_236 // an unused user id
 
 // asUser runs do on a thread with a user's id.
 func asUser(uid int, do func()) {
-	thread.Do(func() {
+	proc.OnThread(func() {
 		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); errno != 0 {
 			panic(errno)
 		}
@@ -92,7 +92,7 @@ func TestImagesOfManyUsersAreRemoved(t *testing.T) {
 		}
 	})
 	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("it is left: %v", err)
+		t.Errorf("it is left: got %v, want %v", err, os.ErrNotExist)
 	}
 }
 

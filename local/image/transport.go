@@ -54,7 +54,7 @@ func (v registryTransport) RoundTrip(q *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	answer.Request = q
-	answer.Body = &paced{ReadCloser: answer.Body, cancel: cancel, within: v.stall, left: v.stall}
+	answer.Body = &pacedBody{ReadCloser: answer.Body, cancel: cancel, within: v.stall, left: v.stall}
 	if err := v.pauses.note(hostOf(q.URL), answer); err != nil {
 		_ = answer.Body.Close()
 		return nil, err
@@ -165,9 +165,9 @@ func (e *plainError) Error() string { return "TLS is required for " + e.host }
 // is also the size of a worker's packets, and a worker doesn't wait for ever either.
 const paceBytes = maxPacket
 
-// A paced body ends with an error if the sender has kept its reader waiting for too long. The
+// A pacedBody body ends with an error if the sender has kept its reader waiting for too long. The
 // reader's own time doesn't count. One goroutine reads it.
-type paced struct {
+type pacedBody struct {
 	io.ReadCloser
 	cancel context.CancelFunc // cancels the request
 	within time.Duration      // time for paceBytes
@@ -177,7 +177,7 @@ type paced struct {
 }
 
 // Read implements io.Reader. A timer cancels the request when the sender's time is used up.
-func (b *paced) Read(p []byte) (int, error) {
+func (b *pacedBody) Read(p []byte) (int, error) {
 	began := time.Now()
 	patience := time.AfterFunc(b.left, func() {
 		b.slow.Store(true)
@@ -197,7 +197,7 @@ func (b *paced) Read(p []byte) (int, error) {
 }
 
 // Close implements io.Closer. It also cancels the request.
-func (b *paced) Close() error {
+func (b *pacedBody) Close() error {
 	defer b.cancel()
 	return b.ReadCloser.Close()
 }

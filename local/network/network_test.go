@@ -21,7 +21,7 @@ func TestReachable(t *testing.T) {
 		"10.213.0.1": false, "10.213.4.4": false, "fd52:6f63:6b70:6f6f::2": false, // but not other runners
 	} {
 		if got := Reachable(netip.MustParseAddr(text), pool, permit); got != want {
-			t.Errorf("%s can be reached: %t", text, got)
+			t.Errorf("%s can be reached: %t, want %t", text, got, want)
 		}
 	}
 	if Reachable(netip.Addr{}, pool, nil) || Reachable(netip.MustParseAddr("fe80::1%eth0"), pool, nil) {
@@ -57,7 +57,7 @@ func TestOnlyDenied(t *testing.T) {
 		"10.1.0.0/24": false, "10.0.0.0/8": false, "0.0.0.0/0": false, "::/0": false, "20.0.0.0/8": false, "192.0.0.0/8": false, "2000::/3": false,
 	} {
 		if got := OnlyDenied(netip.MustParsePrefix(text), pool, permit); got != want {
-			t.Errorf("%s is only denied: %t", text, got)
+			t.Errorf("%s is only denied: %t, want %t", text, got, want)
 		}
 	}
 }

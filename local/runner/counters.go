@@ -26,15 +26,15 @@ type Counters struct {
 	ownKernel bool // its sandbox has its own kernel
 
 	mu       sync.Mutex      // guards the fields below
-	counter  *cgroup.Counter // of the runner's cgroups; nil: it never had a sandbox
+	counter  *cgroup.Counter // of the runner's cgroups; nil means it never had a sandbox
 	survived int64           // OOM kills that the agent is known to have survived
 	last     *runtime.Evidence
-	problem  *runtime.Problem // why they can't be read; nil: they can be
+	problem  *runtime.Problem // why they can't be read; nil means they can be
 }
 
-// Hold starts reading the cgroups of a new sandbox. survived is the number of OOM kills that it
+// Open starts reading the cgroups of a new sandbox. survived is the number of OOM kills that it
 // survived before.
-func (c *Counters) Hold(groups cgroup.Groups, survived int64) {
+func (c *Counters) Open(groups cgroup.Groups, survived int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.counter != nil {
@@ -106,7 +106,7 @@ func (c *Counters) Latest() (runtime.Evidence, error) {
 	return now, err
 }
 
-// Problem returns why the counters can't be read; nil: they can be.
+// Problem returns why the counters can't be read; nil means they can be.
 func (c *Counters) Problem() *runtime.Problem {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -65,7 +65,7 @@ func evidenceStays(t *testing.T, group cgroup.Group) {
 		groups.Account = group
 	}
 	c := &Counters{log: zap.NewNop()}
-	c.Hold(groups, 0)
+	c.Open(groups, 0)
 	want := runtime.Evidence{OOMKills: 2, ProcessLimitHits: 3, CPU: 2 * time.Second}
 	if got, err := c.Count(); err != nil || got != want {
 		t.Fatalf("%+v, %v", got, err)
@@ -101,7 +101,7 @@ func TestUnreadableCountersAreReported(t *testing.T) {
 		t.Errorf("never made: %+v, %v, %+v", got, err, c.Problem())
 	}
 	groups := cgroup.Groups{Memory: group, Processes: group, CPU: group}
-	c.Hold(groups, 4)
+	c.Open(groups, 4)
 	c.last = &runtime.Evidence{OOMKills: 2}
 	for range 2 {
 		if got, err := c.Latest(); err == nil || gone(err) || c.Problem() == nil || !strings.Contains(c.Problem().Message, broken) || logs.Len() != 1 {

@@ -25,7 +25,7 @@ func wantStats(t *testing.T, counts *health.TaskCounts, want health.TaskStats) {
 // counted runs a runner with shared counters, calls do after a while, and ends the server.
 func counted(counts *health.TaskCounts, w *world, do func(*Runner)) {
 	w.counts = counts
-	r, leave := led(w, starting)
+	r, leave := start(w, starting)
 	pass(time.Minute)
 	do(r)
 	pass(time.Hour)
@@ -41,18 +41,18 @@ func TestCounts(t *testing.T) {
 		do    func(*Runner)
 		want  health.TaskStats
 	}{
-		"runs, and is left":           {&world{}, leave, health.TaskStats{Starts: 1}},
-		"is stopped":                  {&world{}, stop, health.TaskStats{Starts: 1, Kills: 1}},
-		"is deaf":                     {&world{deaf: true}, stop, health.TaskStats{Starts: 1, Kills: 1, ForcedKills: 1}},
-		"starts at the second time":   {&world{starts: []error{broken}}, leave, health.TaskStats{Starts: 1, StartFailures: 1, Restarts: 1}},
-		"isn't usable at first":       {&world{unusable: []error{broken}}, leave, health.TaskStats{Starts: 1, StartFailures: 1, Restarts: 1}},
-		"can't be saved at first":     {&world{saves: []error{broken}}, leave, health.TaskStats{Starts: 1, StartFailures: 1, Restarts: 1}},
-		"never starts":                {&world{starts: slices.Repeat([]error{broken}, 9)}, leave, health.TaskStats{StartFailures: 3, Restarts: 2}},
-		"never can":                   {&world{starts: []error{&sandbox.Failure{Unrecoverable: true, Err: broken}}}, leave, health.TaskStats{StartFailures: 1}},
-		"ends by itself":              {&world{}, func(task *Runner) { task.steps.(*world).procs[0].end() }, health.TaskStats{Starts: 1, Exits: 1}},
-		"is removed at the third try": {&world{destroys: []error{busy, busy}}, stop, health.TaskStats{Starts: 1, Kills: 1, RemovalFailures: 2}},
-		"is never removed":            {&world{destroys: slices.Repeat([]error{busy}, 9)}, stop, health.TaskStats{Starts: 1, Kills: 1, RemovalFailures: 5, Leaks: 1}},
-		"stops before it started":     {&world{starts: slices.Repeat([]error{broken}, 9)}, stop, health.TaskStats{StartFailures: 3, Restarts: 2}},
+		"runs: one start":                   {&world{}, leave, health.TaskStats{Starts: 1}},
+		"stopped: one kill":                 {&world{}, stop, health.TaskStats{Starts: 1, Kills: 1}},
+		"ignores the stop: forced kill":     {&world{deaf: true}, stop, health.TaskStats{Starts: 1, Kills: 1, ForcedKills: 1}},
+		"first start fails: one restart":    {&world{starts: []error{broken}}, leave, health.TaskStats{Starts: 1, StartFailures: 1, Restarts: 1}},
+		"first unusable: one restart":       {&world{unusable: []error{broken}}, leave, health.TaskStats{Starts: 1, StartFailures: 1, Restarts: 1}},
+		"first save fails: one restart":     {&world{saves: []error{broken}}, leave, health.TaskStats{Starts: 1, StartFailures: 1, Restarts: 1}},
+		"every start fails: two restarts":   {&world{starts: slices.Repeat([]error{broken}, 9)}, leave, health.TaskStats{StartFailures: 3, Restarts: 2}},
+		"unrecoverable failure: no restart": {&world{starts: []error{&sandbox.Failure{Unrecoverable: true, Err: broken}}}, leave, health.TaskStats{StartFailures: 1}},
+		"process ends: one exit":            {&world{}, func(task *Runner) { task.steps.(*world).procs[0].end() }, health.TaskStats{Starts: 1, Exits: 1}},
+		"two removals fail: no leak":        {&world{destroys: []error{busy, busy}}, stop, health.TaskStats{Starts: 1, Kills: 1, RemovalFailures: 2}},
+		"every removal fails: one leak":     {&world{destroys: slices.Repeat([]error{busy}, 9)}, stop, health.TaskStats{Starts: 1, Kills: 1, RemovalFailures: 5, Leaks: 1}},
+		"stopped before a start: no kill":   {&world{starts: slices.Repeat([]error{broken}, 9)}, stop, health.TaskStats{StartFailures: 3, Restarts: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestPhasesOfAStart(t *testing.T) {
 			}
 		}
 		if len(phases) != 5 {
-			t.Errorf("%d phases", len(phases))
+			t.Errorf("%d phases, want 5", len(phases))
 		}
 	})
 }

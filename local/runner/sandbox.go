@@ -104,7 +104,7 @@ func (s *Sandbox) Create(ctx context.Context, slot int) (Handle, *Process, error
 		return nil, nil, &sandbox.Failure{Message: "its agent ended immediately; the server's log says more", Err: err}
 	}
 	p := Process{PID: answer.PID, Start: answer.Start, Root: s.config.Host.Root, Address: answer.Address}
-	s.hold(p, slot, answer.Groups, 0)
+	s.record(p, slot, answer.Groups, 0)
 	return first, &p, nil
 }
 
@@ -135,13 +135,13 @@ func (s *Sandbox) Reattach(ctx context.Context, p Process, slot int) (Handle, er
 		first.Close()
 		return nil, fmt.Errorf("restore its network: %w", err)
 	}
-	s.hold(p, slot, groups, kills)
+	s.record(p, slot, groups, kills)
 	return first, nil
 }
 
-func (s *Sandbox) hold(p Process, slot int, groups cgroup.Groups, kills int64) {
-	s.Counters.Hold(groups, kills)
-	s.network.Hold(slot, p.Start, p.Address)
+func (s *Sandbox) record(p Process, slot int, groups cgroup.Groups, kills int64) {
+	s.Counters.Open(groups, kills)
+	s.network.Record(slot, p.Start, p.Address)
 	s.Root.Store(p.Root)
 }
 

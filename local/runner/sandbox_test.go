@@ -18,7 +18,7 @@ func TestErrorsThatProveTheEndOfARunner(t *testing.T) {
 		fmt.Errorf("%w: %w", errHidden, unix.ENOENT): true,
 	} {
 		if got := unread(fmt.Errorf("look: %w", &fs.PathError{Op: "open", Path: "x", Err: err})); got != want {
-			t.Errorf("%v: unread is %t", err, got)
+			t.Errorf("%v: unread is %t, want %t", err, got, want)
 		}
 	}
 }

@@ -218,8 +218,8 @@ func (w *world) runner(s Status) *Runner {
 // Wait waits for the result of the next removal.
 func (r *Runner) Wait(ctx context.Context) error { return r.Tried()(ctx) }
 
-// led runs a runner; leave ends the server.
-func led(w *world, s Status) (r *Runner, leave func()) {
+// start runs a runner; leave ends the server.
+func start(w *world, s Status) (r *Runner, leave func()) {
 	r = w.runner(s)
 	ctx, cancel := context.WithCancel(context.Background())
 	return r, runs(ctx, cancel, r)

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/rockpool/rockpool/runtime"
 )
 
@@ -101,6 +99,3 @@ func (e *evaluation) end(status runtime.EvaluationStatus, reason string, now tim
 		e.Shortages, e.Queued = nil, 0
 	}
 }
-
-// newID returns a UUID of version 7, like the ids of package runtime: ids sort by age.
-func newID() string { return uuid.Must(uuid.NewV7()).String() }

@@ -151,7 +151,7 @@ func (s *Scheduler) newEvaluation(j *job, trigger runtime.EvaluationTrigger) *ev
 // record returns a new evaluation that isn't about a runner yet. The caller holds mu.
 func (s *Scheduler) record(kind runtime.EvaluationType, trigger runtime.EvaluationTrigger, priority runtime.Priority) *evaluation {
 	e := &evaluation{Evaluation: runtime.Evaluation{
-		ID: runtime.EvaluationID(newID()), Type: kind, Trigger: trigger, Priority: int(priority),
+		ID: runtime.NewEvaluationID(), Type: kind, Trigger: trigger, Priority: int(priority),
 		Status: runtime.EvaluationPending, CreatedAt: time.Now(),
 	}}
 	s.evaluations = append(s.evaluations, e)

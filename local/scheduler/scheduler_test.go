@@ -41,7 +41,7 @@ func TestLifeOfAnAllocation(t *testing.T) {
 			t.Errorf("its last evaluation: %+v", stop)
 		}
 		if used := s.Node().Used; used != one {
-			t.Errorf("while it stops it takes %+v", used)
+			t.Errorf("while it stops it takes %+v, want %+v", used, one)
 		}
 		s.Update("a", runtime.AllocationComplete, "")
 		if used := s.Node().Used; used != (runtime.Resources{}) {
@@ -113,7 +113,7 @@ func TestBlockedReportsReasonAndIsWoken(t *testing.T) {
 			t.Errorf("depths: %+v", got)
 		}
 		if hints != 1 {
-			t.Errorf("%d hints", hints)
+			t.Errorf("%d hints, want 1", hints)
 		}
 		s.end(full[1]) // 386 free: too little, so it isn't woken
 		synctest.Wait()
@@ -219,7 +219,7 @@ func TestClaimsGoBeforeRefills(t *testing.T) {
 		synctest.Wait()
 		order := orderOfPlacement(t, s, full[0], 3)
 		if got := fmt.Sprint(order); got != "[claim raised refill-0]" {
-			t.Errorf("order: %v", got)
+			t.Errorf("order: got %v, want [claim raised refill-0]", got)
 		}
 		// The raised one waited in two evaluations, one after the other.
 		if e := sole(t, s, Filter{Job: "raised", Status: string(runtime.EvaluationCancelled)}); e.Priority != int(runtime.PriorityRefill) {
@@ -311,7 +311,7 @@ func TestMachineChanges(t *testing.T) {
 			}
 		}
 		if err := s.SetMachine(runtime.Resources{}); runtime.CodeOf(err) != runtime.CodeInvalidInput {
-			t.Errorf("nothing: %v", err)
+			t.Errorf("nothing: got %v, want INVALID_INPUT", err)
 		}
 	})
 }
@@ -355,7 +355,7 @@ func TestPauseWaitsForWorkers(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := s.Pause(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("with a worker at work: %v", err)
+			t.Errorf("with a worker at work: got %v, want %v", err, context.DeadlineExceeded)
 		}
 		began := time.Now()
 		time.AfterFunc(time.Second, func() { close(finish) })

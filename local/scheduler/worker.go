@@ -85,7 +85,7 @@ func (s *Scheduler) apply(d delivery, p plan) (done bool, placed *runtime.Alloca
 		s.counts.PlansRefused++
 		return false, nil
 	case p.place:
-		a := *s.allocate(j, runtime.AllocationID(newID()), e.ID)
+		a := *s.allocate(j, runtime.NewAllocationID(), e.ID)
 		placed = &a
 		s.counts.PlansApplied++
 		s.counts.Placed++

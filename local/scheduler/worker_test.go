@@ -61,7 +61,7 @@ func TestRestoreMayExceedCapacity(t *testing.T) {
 		register(t, s, wish("c", "a", 50))
 		synctest.Wait()
 		if got := s.reason("c"); got != "memory exhausted: 256 MiB wanted, 0 MiB free" {
-			t.Errorf("reason %q", got)
+			t.Errorf("reason %q, want \"memory exhausted: 256 MiB wanted, 0 MiB free\"", got)
 		}
 		s.end("a")
 		s.end("b")
@@ -262,7 +262,7 @@ func TestGivenBackEvaluationIsPlaced(t *testing.T) {
 		defer start(s)()
 		<-s.placements
 		if took := time.Since(began); took != redeliver {
-			t.Errorf("it was placed after %v", took)
+			t.Errorf("it was placed after %v, want %v", took, redeliver)
 		}
 	})
 }

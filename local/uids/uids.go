@@ -29,11 +29,11 @@ type Ranges struct {
 	Dir   string
 	Count int
 	First int // first id of range 0
-	Size  int // ids of a range; 0: processes aren't examined
+	Size  int // ids of a range; 0 means processes aren't examined
 
 	mu   sync.Mutex // guards the fields below
 	next int
-	busy map[int]bool // ranges with a process at the last scan, or given since; nil: not scanned yet
+	busy map[int]bool // ranges with a process at the last scan, or given since; nil means not scanned yet
 }
 
 // ErrNone means that no range is free.

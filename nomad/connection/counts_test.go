@@ -93,7 +93,7 @@ func TestCallsAreCounted(t *testing.T) {
 	}
 	want("EVENTS", CallCancelled, 1)
 	if n := c.Stats().Retries; n != 0 {
-		t.Errorf("%d retries", n)
+		t.Errorf("%d retries, want 0", n)
 	}
 	nomad.CloseClientConnections()
 	nomad.Listener.Close()

@@ -56,9 +56,9 @@ func (r *RefusalError) Error() string { return r.why }
 
 // Exit codes of the shell script receive.
 const (
-	noPlace   = 81 // the agent can't be written
-	noExecute = 82 // the agent can't be executed where it was written
-	cutShort  = 83 // the received bytes aren't the agent
+	unwritable = 81 // the agent can't be written
+	noExecute  = 82 // the agent can't be executed where it was written
+	cutShort   = 83 // the received bytes aren't the agent
 )
 
 // receive writes its standard input to a temporary file, $2, and renames that to $1 if it is the
@@ -139,7 +139,7 @@ func (d *Delivery) to(ctx context.Context, node, allocation, task, path string) 
 			return &RefusalError{fmt.Sprintf("the agent can't be executed in its task: %s", ended.Stderr)}
 		}
 		return &RefusalError{fmt.Sprintf("nothing can be executed at %s in its task, where the agent must be: what is mounted there is noexec", dir)}
-	case noPlace:
+	case unwritable:
 		return fmt.Errorf("the agent can't be written to %s: %s", dir, ended.Stderr)
 	case cutShort:
 		return errors.New("the agent arrived incomplete or changed")

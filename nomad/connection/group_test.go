@@ -22,7 +22,7 @@ func TestGoroutinesAndCallsEndWithTheirGroup(t *testing.T) {
 		}
 		stop()
 		if err := <-causes; !errors.Is(err, context.Canceled) {
-			t.Errorf("stopped alone: %v", err)
+			t.Errorf("stopped alone: got %v, want %v", err, context.Canceled)
 		}
 		call, release := g.Bind(t.Context())
 		defer release()

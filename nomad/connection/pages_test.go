@@ -25,7 +25,7 @@ func TestLinksToNomadsPages(t *testing.T) {
 	for _, wrong := range []string{"nomad.example.org", "https://u:p@nomad.example.org", "javascript:alert(1)", "https:///ui", "https://n/?a=b"} {
 		_, err := New(Config{UIURL: wrong}, &Group{})
 		if runtime.CodeOf(err) != runtime.CodeInvalidInput {
-			t.Errorf("%s: %v", wrong, err)
+			t.Errorf("%s: got %v, want INVALID_INPUT", wrong, err)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package job
 import (
 	gocmp "cmp"
 	"encoding/json"
-	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/refusal"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -234,26 +234,25 @@ func TestJobRegisteredByHandIsAnEnvironment(t *testing.T) {
 		t.Errorf("%v", config)
 	}
 	job.TaskGroups[0].ReschedulePolicy = &api.ReschedulePolicy{Unlimited: new(true)}
-	if _, err := c.CompleteTemplate(job, env); err == nil || !strings.Contains(err.Error(), "unlimited") {
-		t.Errorf("placed anew for ever: %v", err)
-	}
+	_, err = c.CompleteTemplate(job, env)
+	refusal.Want(t, err, runtime.CodeInvalidInput, "template", "unlimited placements:")
 	for name, test := range map[string]struct {
 		change func(*api.Job)
 		says   string
 	}{
-		"no meta":                 {func(j *api.Job) { j.Meta = nil }, "isn't an environment in JSON"},
-		"another id":              {func(j *api.Job) { j.Meta[metaEnvironment] = `{"id": "x"}` }, `which must be in a job named "rockpool-env-x"`},
-		"not parameterized":       {func(j *api.Job) { j.ParameterizedJob = nil }, "isn't parameterized"},
-		"stopped":                 {func(j *api.Job) { j.Stop = new(true) }, "was stopped"},
-		"two groups":              {func(j *api.Job) { j.AddTaskGroup(api.NewTaskGroup("h", 1)) }, "one group, but it has 2"},
+		"no meta":                 {func(j *api.Job) { j.Meta = nil }, "JSON"},
+		"another id":              {func(j *api.Job) { j.Meta[metaEnvironment] = `{"id": "x"}` }, `"rockpool-env-x"`},
+		"not parameterized":       {func(j *api.Job) { j.ParameterizedJob = nil }, "parameterized"},
+		"stopped":                 {func(j *api.Job) { j.Stop = new(true) }, "stopped"},
+		"two groups":              {func(j *api.Job) { j.AddTaskGroup(api.NewTaskGroup("h", 1)) }, "has 2"},
 		"another driver":          {func(j *api.Job) { j.TaskGroups[0].Tasks[0].Driver = "java" }, `not "java"`},
 		"another server's prefix": {func(j *api.Job) { j.Meta[metaPrefix] = "rockpool-env" }, "another server"},
 		"memory out of range":     {func(j *api.Job) { j.TaskGroups[0].Tasks[0].Resources.MemoryMB = new(1) }, "resources.memoryMiB"},
-		"a count of two":          {func(j *api.Job) { j.TaskGroups[0].Count = new(2) }, "count must be 1"},
+		"a count of two":          {func(j *api.Job) { j.TaskGroups[0].Count = new(2) }, "count"},
 		"two unnamed tasks":       {func(j *api.Job) { j.TaskGroups[0].AddTask(api.NewTask("u", "docker")) }, `named "runner"`},
 	} {
 		if _, err := read(test.change); err == nil || !strings.Contains(err.Error(), test.says) {
-			t.Errorf("%s: %v, want something with %q", name, err, test.says)
+			t.Errorf("%s: got %v, want %q in it", name, err, test.says)
 		}
 	}
 }
@@ -287,9 +286,6 @@ func TestUnsupportedSettingsAreRejected(t *testing.T) {
 		env := sample()
 		test.change(&env)
 		_, err := c.RenderTemplate(baseOf(t, c), env, 0)
-		var e *runtime.Error
-		if !errors.As(err, &e) || e.Code != runtime.CodeInvalidInput || e.Field != test.field {
-			t.Errorf("%s: %v, want INVALID_INPUT for %s", name, err, test.field)
-		}
+		refusal.Want(t, err, runtime.CodeInvalidInput, test.field, name)
 	}
 }

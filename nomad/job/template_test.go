@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"github.com/hashicorp/nomad/api"
+
+	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/test/refusal"
 )
 
 const ownTemplate = `{"Job": {
@@ -67,22 +70,23 @@ func TestOwnTemplateMayShareIPC(t *testing.T) {
 
 func TestOwnTemplateIsChecked(t *testing.T) {
 	for name, test := range map[string]struct{ old, changed, says string }{
-		"a service":      {`"Type": "batch"`, `"Type": "service"`, "batch job"},
+		"a service":      {`"Type": "batch"`, `"Type": "service"`, "service"},
 		"parameterized":  {`"Priority": 20`, `"ParameterizedJob": {}`, "parameterized"},
 		"restarts":       {`"Mode": "fail"`, `"Mode": "delay"`, "forever"},
 		"reschedules":    {`"EphemeralDisk": {"SizeMB": 300}`, `"ReschedulePolicy": {"Unlimited": true}`, "forever"},
 		"no runner":      {`"Name": "runner"`, `"Name": "main"`, `named "runner"`},
 		"a typo":         {`"Datacenters"`, `"Datacentres"`, "Datacentres"},
-		"not JSON":       {`"Job"`, `Job`, "must be a job"},
-		"no groups":      {`"TaskGroups"`, `"Constraints"`, "must be a job"},
+		"not JSON":       {`"Job"`, `Job`, "JSON"},
+		"no groups":      {`"TaskGroups"`, `"Constraints"`, "JSON"},
 		"unknown driver": {`"Driver": "docker", "User"`, `"Driver": "java", "User"`, "java"},
 	} {
 		text := strings.Replace(ownTemplate, test.old, test.changed, 1)
 		if text == ownTemplate {
 			t.Fatal(name)
 		}
-		if _, err := (Config{Template: []byte(text)}).Base(nil); err == nil || !strings.Contains(err.Error(), test.says) {
-			t.Errorf("%s: %v, want something with %q", name, err, test.says)
+		_, err := (Config{Template: []byte(text)}).Base(nil)
+		if refusal.Want(t, err, runtime.CodeInvalidInput, "template", name); !strings.Contains(runtime.MessageOf(err), test.says) {
+			t.Errorf("%s: got %v, want %q in it", name, err, test.says)
 		}
 	}
 	parsed := false

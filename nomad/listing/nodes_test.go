@@ -31,7 +31,7 @@ func TestNodesOfADriver(t *testing.T) {
 		t.Errorf("%d and %d runners fit", cpu, memory)
 	}
 	if bare := n.Reporting(job.Docker, "bridge_ip", ""); bare != 1 {
-		t.Errorf("%d have no bridge", bare)
+		t.Errorf("%d have no bridge, want 1", bare)
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 // A variable is a Nomad variable with a lock.
 type variable struct {
 	mu       sync.Mutex
-	holder   string // the lock's id; "": nobody
+	holder   string // the lock's id; "" means nobody
 	items    api.VariableItems
 	refuse   int // so many releases fail
 	released []string
@@ -105,7 +105,7 @@ func TestLockOfADeadOwnerIsReleased(t *testing.T) {
 	}
 	ends <- "theirs"
 	if wait.Receive(t, got, "it has the lock"); l.ID() != "mine" {
-		t.Errorf("it has %q", l.ID())
+		t.Errorf("it has %q, want \"mine\"", l.ID())
 	}
 	if v.change(func() {}); len(v.released) != 3 {
 		t.Errorf("released: %q", v.released)

@@ -23,7 +23,7 @@ type Record struct {
 	Environment runtime.EnvironmentID
 	Allocation  string        // where the agent answered
 	Restarts    uint64        // of its task, when the agent answered
-	Claim       runtime.Claim // the zero Claim: none
+	Claim       runtime.Claim // the zero Claim means that it is not claimed
 	Index       uint64        // of this write
 	Created     uint64        // index of the first write
 	At          time.Time     // of the first write

@@ -68,8 +68,8 @@ func (r Right) OfRunner() bool { return r == FilesRead || r == FilesWrite || r =
 // A Grant gives rights to one object: an execution, or a runner and all its executions.
 type Grant struct {
 	ID        string
-	Execution runtime.ExecutionID // "": the grant is for a runner
-	Runner    runtime.RunnerID    // "": the grant is for an execution
+	Execution runtime.ExecutionID // "" means the grant is for a runner
+	Runner    runtime.RunnerID    // "" means the grant is for an execution
 	Rights    []Right
 	Expires   time.Time
 }
@@ -95,7 +95,7 @@ type Principal struct {
 	AllTenants bool // acts for every tenant; new objects without a named tenant belong to Tenant
 	Role       Role // "" for a grant
 	Grant      *Grant
-	Address    netip.Addr // of the caller; zero: unknown
+	Address    netip.Addr // of the caller; the zero address means unknown
 	API        string     // the compatible API that it uses, as named by package compat; empty for Rockpool's own
 }
 
@@ -259,9 +259,9 @@ type Token struct {
 	Role       Role             `json:"role"`
 	CreatedAt  time.Time        `json:"createdAt"`
 	CreatedBy  string           `json:"createdBy,omitempty"` // the id of the token that made it
-	ExpiresAt  time.Time        `json:"expiresAt,omitzero"`  // zero: never
-	RevokedAt  time.Time        `json:"revokedAt,omitzero"`  // zero: not revoked
-	LastUsedAt time.Time        `json:"-"`                   // approximate; zero: never
+	ExpiresAt  time.Time        `json:"expiresAt,omitzero"`  // the zero time means never
+	RevokedAt  time.Time        `json:"revokedAt,omitzero"`  // the zero time means not revoked
+	LastUsedAt time.Time        `json:"-"`                   // approximate; the zero time means never
 	Hash       []byte           `json:"hash"`
 }
 

@@ -31,7 +31,7 @@ func TestRolesAreInOrder(t *testing.T) {
 	}
 	for _, text := range []string{"", "admin", "ROOT", "ADMIN "} {
 		if _, err := ParseRole("role", text); runtime.CodeOf(err) != runtime.CodeInvalidInput {
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("%q: got %v, want INVALID_INPUT", text, err)
 		}
 	}
 	Roles()[0] = Admin
@@ -153,7 +153,7 @@ func TestPrincipalsSeeTheirTenantsObjects(t *testing.T) {
 		check := func(kind string, want []string, name string, sees bool) {
 			t.Helper()
 			if expected := slices.Equal(want, all) || slices.Contains(want, name); sees != expected {
-				t.Errorf("%s sees the %s %s: %v", test.name, kind, name, sees)
+				t.Errorf("%s sees the %s %s: %v, want %v", test.name, kind, name, sees, expected)
 			}
 		}
 		for _, id := range []runtime.TenantID{physics, chemistry} {

@@ -32,10 +32,10 @@ func TestFailuresAreOfTheLastMinute(t *testing.T) {
 			t.Errorf("after %d s: %d, of them %d of one tenant; want %d and %d", c.after, all, mine, c.all, c.mine)
 		}
 	}
-	later := begin.Add(120 * time.Second) // the same place in the table
+	later := begin.Add(120 * time.Second) // the same slot of the table
 	f.Ended(later, ended("mine", runtime.OutcomeFailed, 0))
 	if n := f.Count(later, all); n != 1 {
-		t.Errorf("two minutes later: %d", n)
+		t.Errorf("two minutes later: got %d, want 1", n)
 	}
 }
 

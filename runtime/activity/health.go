@@ -27,7 +27,7 @@ const healthWithin = 5 * time.Second
 type Health struct {
 	Status     HealthStatus // the worst of the components
 	Components []ComponentHealth
-	Attacks    *health.AttackRun // record of the last attack run on this machine; nil: none
+	Attacks    *health.AttackRun // record of the last attack run on this machine; nil means none
 }
 
 // ComponentHealth is the state of one component, since when, and why.

@@ -81,7 +81,7 @@ func (f *Failures) Ended(now time.Time, x runtime.Execution) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	at := &f.seconds[second%int64(len(f.seconds))]
-	// The place still has the failures of an earlier minute.
+	// The slot still has the failures of an earlier minute.
 	if at.second != second {
 		*at = failures{second, map[runtime.TenantID]int{}}
 	}

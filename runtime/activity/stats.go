@@ -14,7 +14,7 @@ import (
 
 // Stats are counters since the server began, and gauges of the present.
 type Stats struct {
-	Claims map[runtime.EnvironmentID]ClaimStats // by environment; "": environments that don't exist
+	Claims map[runtime.EnvironmentID]ClaimStats // by environment; "" means environments that don't exist
 	Pools  []PoolStats                          // ordered by environment
 
 	Started    int64                     // executions recorded
@@ -27,7 +27,7 @@ type Stats struct {
 	Output     int64 // bytes written to logs
 	OutputLost int64 // bytes that could not be written
 	Kept       int64 // bytes that executions and their output use
-	KeepLimit  int64 // limit of Kept; 0: none
+	KeepLimit  int64 // limit of Kept; 0 means none
 
 	Watchers map[WatchKind]int64 // at present
 	Skipped  int                 // what could not be restored

@@ -114,12 +114,32 @@ func (a *Authorizer) See(ctx context.Context, op access.Operation, of Object) er
 	return err
 }
 
-// Made records an operation that makes an object. The entry of a failed one belongs to the whole server.
-func (a *Authorizer) Made(ctx context.Context, op access.Operation, kind, id string, tenant runtime.TenantID, err error, details ...Detail) {
-	if err != nil {
-		tenant = WholeServer
+// Made is what the entry of an operation says about the object that it makes.
+type Made struct {
+	Kind    string
+	ID      string           // "" until it is known
+	Tenant  runtime.TenantID // WholeServer until it is known
+	Details []Detail
+	Omit    bool // record no success
+}
+
+// NewMade returns a Made without details. Its tenant is WholeServer.
+func NewMade(kind, id string) *Made { return &Made{Kind: kind, ID: id, Tenant: WholeServer} }
+
+// Make calls act if the caller may use the operation, and records the outcome, also a refusal. act completes
+// what made says.
+func (a *Authorizer) Make(ctx context.Context, op access.Operation, made *Made, act func(p access.Principal) error) (err error) {
+	defer func() {
+		if err != nil || !made.Omit {
+			a.Record(ctx, op, made.Kind, made.ID, made.Tenant, err, made.Details...)
+		}
+	}()
+	p, err := a.Allow(ctx, op)
+	if err == nil {
+		err = errPanicked // unless act returns
+		err = act(p)
 	}
-	a.Record(ctx, op, kind, id, tenant, err, details...)
+	return err
 }
 
 // Record appends the entry of an operation on an object of a tenant. The entry of a caller for one

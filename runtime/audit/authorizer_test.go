@@ -46,16 +46,16 @@ func TestDoAuthorisesActsAndRecords(t *testing.T) {
 		op     access.Operation
 		of     Object
 		acts   bool
-		tenant runtime.TenantID // of the entry; "": there is none
+		tenant runtime.TenantID // of the entry; "" means there is none
 		failed bool
 	}{
-		"a change":                                  {client(t), "moveFile", object("a", true), true, "a", false},
-		"a change by a caller for all tenants":      {all, "moveFile", object("b", true), true, "b", false},
-		"reading isn't recorded":                    {client(t), "files", object("a", true), true, "", false},
-		"an object that the caller doesn't see":     {client(t), "moveFile", object("b", false), false, "a", true},
-		"a caller that may not":                     {reader, "moveFile", object("b", true), false, "b", true},
-		"what the server does itself":               {access.With(t.Context(), access.Server()), "moveFile", object("a", true), true, "", false},
-		"an operation without a rule isn't allowed": {all, "unknown", object("a", true), false, "", true},
+		"a change: recorded":                            {client(t), "moveFile", object("a", true), true, "a", false},
+		"a change by a caller of all tenants: recorded": {all, "moveFile", object("b", true), true, "b", false},
+		"a read: not recorded":                          {client(t), "files", object("a", true), true, "", false},
+		"an invisible object: refused":                  {client(t), "moveFile", object("b", false), false, "a", true},
+		"a caller without the right: refused":           {reader, "moveFile", object("b", true), false, "b", true},
+		"the server's own change: not recorded":         {access.With(t.Context(), access.Server()), "moveFile", object("a", true), true, "", false},
+		"an operation without a rule: refused":          {all, "unknown", object("a", true), false, "", true},
 	} {
 		stored := &memory{}
 		log := newLog(t, Config{Store: stored})
@@ -80,22 +80,34 @@ func TestDoAuthorisesActsAndRecords(t *testing.T) {
 // TestPanicsAreRecorded checks that an operation that panicked after it may have changed something has an
 // entry.
 func TestPanicsAreRecorded(t *testing.T) {
-	stored := &memory{}
-	log := newLog(t, Config{Store: stored})
 	object := Object{Kind: OfRunner, ID: "r", Find: func(access.Principal) (runtime.TenantID, error) { return "a", nil }}
-	func() {
-		defer func() {
-			if recover() == nil {
-				t.Error("the panic is swallowed")
+	for name, operate := range map[string]func(a *Authorizer){
+		"on an object": func(a *Authorizer) { _, _ = Do(client(t), a, "moveFile", object, func() (int, error) { panic("act") }) },
+		"making": func(a *Authorizer) {
+			_ = a.Make(client(t), "claimRunner", NewMade(OfRunner, "r"), func(access.Principal) error { panic("act") })
+		},
+		"making, no success": func(a *Authorizer) {
+			_ = a.Make(client(t), "claimRunner", &Made{Kind: OfRunner, ID: "r", Omit: true}, func(access.Principal) error { panic("act") })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stored := &memory{}
+			log := newLog(t, Config{Store: stored})
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Error("the panic is swallowed")
+					}
+				}()
+				operate(NewAuthorizer(log))
+			}()
+			if err := start(t, log)(); err != nil {
+				t.Fatal(err)
 			}
-		}()
-		_, _ = Do(client(t), NewAuthorizer(log), "moveFile", object, func() (int, error) { panic("act") })
-	}()
-	if err := start(t, log)(); err != nil {
-		t.Fatal(err)
-	}
-	if len(stored.rows) != 1 || !stored.rows[0].Failed || stored.rows[0].Object != "r" {
-		t.Errorf("got %+v, want one entry of a failure", stored.rows)
+			if len(stored.rows) != 1 || !stored.rows[0].Failed || stored.rows[0].Object != "r" {
+				t.Errorf("got %+v, want one entry of a failure", stored.rows)
+			}
+		})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"net/netip"
 	"regexp"
@@ -13,7 +14,10 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/google/uuid"
+
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/store"
 )
 
 // WholeServer is the tenant of entries that concern no tenant's object. Only callers for all
@@ -29,11 +33,11 @@ type Entry struct {
 	At         time.Time        // Append sets it
 	Tenant     runtime.TenantID // of the object, or WholeServer
 	Actor      Actor
-	Role       string     // a word, for example "ADMIN"; "": none
+	Role       string     // a word, for example "ADMIN"; "" means none
 	Action     string     // a word: the API's operation, or another one such as "signIn"
-	ObjectKind string     // a word, for example "RUNNER"; "": the action has no object
+	ObjectKind string     // a word, for example "RUNNER"; "" means the action has no object
 	ObjectID   string     // an id
-	Address    netip.Addr // of the caller; zero: it has none
+	Address    netip.Addr // of the caller; the zero address means it has none
 	Outcome    Outcome    // "" becomes OK
 	Detail     []Detail   // at most 16, ordered by name
 }
@@ -123,6 +127,79 @@ func (d Detail) Name() string { return d.name }
 
 // Value returns the detail's value.
 func (d Detail) Value() string { return d.value }
+
+// A line is an entry as JSON, in the database and in the copy. Later versions may add fields, but
+// don't change the meaning of existing ones. Empty fields are left out.
+//
+//	{
+//	  "id": "0199c1f2-…",                 UUID of version 7; sorts by time
+//	  "at": "2026-11-26T10:00:00.123Z",   RFC 3339, UTC
+//	  "tenant": "default",
+//	  "actor": {"kind": "TOKEN", "id": "0199…", "name": "CI"},
+//	  "role": "CLIENT",
+//	  "action": "claimRunner",
+//	  "object": {"kind": "RUNNER", "id": "0199…"},
+//	  "address": "192.0.2.1",
+//	  "outcome": "OK",                    CANCELLED, or an error code of the API
+//	  "detail": {"ticket": "0199…"}
+//	}
+//
+// The copy may also contain {"lost": 12}: 12 lines are missing at that point, which the database has.
+type line struct {
+	ID      string            `json:"id"`
+	At      time.Time         `json:"at"`
+	Tenant  string            `json:"tenant"`
+	Actor   Actor             `json:"actor"`
+	Role    string            `json:"role,omitempty"`
+	Action  string            `json:"action"`
+	Object  *lineObject       `json:"object,omitempty"`
+	Address string            `json:"address,omitempty"`
+	Outcome Outcome           `json:"outcome"`
+	Detail  map[string]string `json:"detail,omitempty"`
+}
+
+type lineObject struct {
+	Kind string `json:"kind,omitempty"`
+	ID   string `json:"id,omitempty"`
+}
+
+// row returns a clean entry as a row of the store. Its value is a line without the newline.
+func (e Entry) row() (store.AuditRow, error) {
+	l := line{
+		ID: e.ID, At: e.At.UTC(), Tenant: e.Tenant.String(), Actor: e.Actor, Role: e.Role, Action: e.Action, Outcome: e.Outcome,
+	}
+	if e.ObjectKind != "" || e.ObjectID != "" {
+		l.Object = &lineObject{e.ObjectKind, e.ObjectID}
+	}
+	if e.Address.IsValid() {
+		l.Address = e.Address.String()
+	}
+	for _, d := range e.Detail {
+		if l.Detail == nil {
+			l.Detail = map[string]string{}
+		}
+		l.Detail[d.name] = d.value
+	}
+	value, err := json.Marshal(l)
+	return store.AuditRow{ID: e.ID, At: e.At, Tenant: e.Tenant, Actor: e.Actor.key(), Action: e.Action, Object: e.ObjectID, Failed: e.Outcome != OK, Value: value}, err
+}
+
+func entryOf(r store.AuditRow) Entry {
+	var l line
+	if err := json.Unmarshal(r.Value, &l); err != nil {
+		return Entry{ID: r.ID, At: r.At, Tenant: r.Tenant, Actor: Actor{Kind: Unknown, ID: r.Actor}, Action: r.Action, ObjectID: r.Object, Outcome: Unreadable}
+	}
+	e := Entry{ID: r.ID, At: l.At, Tenant: r.Tenant, Actor: l.Actor, Role: l.Role, Action: l.Action, Outcome: l.Outcome}
+	if l.Object != nil {
+		e.ObjectKind, e.ObjectID = l.Object.Kind, l.Object.ID
+	}
+	e.Address, _ = netip.ParseAddr(l.Address) // zero without an address
+	for name, value := range l.Detail {
+		e.Detail = append(e.Detail, Detail{name, value})
+	}
+	sortDetails(e.Detail)
+	return e
+}
 
 const (
 	mostDetails = 16 // of an entry
@@ -256,4 +333,36 @@ func secret(s string) bool {
 // sortDetails sorts by name. Details with the same name keep their order.
 func sortDetails(all []Detail) {
 	slices.SortStableFunc(all, func(a, b Detail) int { return cmp.Compare(a.name, b.name) })
+}
+
+// A clock makes ids that sort in the order in which they were made. If the time is set back by more
+// than mostAhead, ids follow the new time, so that filters by time stay correct. [uuid.NewV7]
+// doesn't ensure that.
+type clock struct {
+	last int64 // the tick of the last id
+}
+
+// ticks is how finely an id divides a millisecond (RFC 9562, section 6.2, method 3).
+const ticks = 1 << 12
+
+// mostAhead bounds how far ids may run ahead of the time.
+const mostAhead = 100 // milliseconds
+
+// id returns the ID of an entry made at a time: a UUIDv7 that sorts after the previous one, unless
+// the time was set back by more than mostAhead. The caller holds the log's lock.
+func (c *clock) id(at time.Time) string {
+	tick := at.UnixMilli()*ticks + int64(at.Nanosecond()%1e6)*ticks/1e6
+	if tick <= c.last && c.last-tick < mostAhead*ticks {
+		tick = c.last + 1
+	}
+	c.last = tick
+	id := uuid.Must(uuid.NewV7()) // supplies the random part and the version
+	millis := tick / ticks
+	// 48 bits of milliseconds, then 12 bits of ticks (RFC 9562, section 5.7).
+	for i := range 6 {
+		id[i] = byte(millis >> (40 - 8*i))
+	}
+	id[6] = id[6]&0xf0 | byte(tick%ticks>>8)
+	id[7] = byte(tick)
+	return id.String()
 }

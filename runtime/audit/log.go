@@ -50,8 +50,8 @@ type Store interface {
 // Config are a [Log]'s settings.
 type Config struct {
 	Store  Store
-	Keep   time.Duration // how long entries are kept; 0: forever
-	Lines  string        // path of a file to append entries to as JSON; "-": Stdout; "": none
+	Keep   time.Duration // how long entries are kept; 0 means forever
+	Lines  string        // path of a file to append entries to as JSON; "-" means Stdout; "" means none
 	Stdout io.Writer
 
 	// Failing is called when a part of the log begins to fail, or fails for another reason, and with nil
@@ -67,7 +67,7 @@ type Config struct {
 type Log struct {
 	config Config
 	clock  timing.Clock  // of the entries and their retention
-	lines  *lines        // nil: none
+	lines  *lines        // nil means none
 	wake   chan struct{} // capacity 1; signals that the queue isn't empty
 
 	refusals refusals
@@ -163,7 +163,7 @@ func (l *Log) enqueue(e *Entry) (late bool) {
 	return false
 }
 
-// Problem returns the log's fault, for people, with the number of waiting entries; nil: it works.
+// Problem returns the log's fault, for people, with the number of waiting entries; nil means it works.
 func (l *Log) Problem() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -387,7 +387,7 @@ func (l *Log) change() {
 	l.changed = make(chan struct{})
 }
 
-// report records the fault of a part; nil: it works. It calls Failing if that is new.
+// report records the fault of a part; nil means it works. It calls Failing if that is new.
 func (l *Log) report(p part, err error) {
 	l.mu.Lock()
 	was := l.problems[p]

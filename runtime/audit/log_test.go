@@ -29,7 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A memory is a store in memory. Each call waits for the gate, if there is one.
 type memory struct {
-	gate chan error // nil: no call waits
+	gate chan error // nil means no call waits
 
 	mu      sync.Mutex
 	rows    []store.AuditRow
@@ -245,7 +245,7 @@ func TestFullLogRefusesOperations(t *testing.T) {
 			t.Error("ids aren't in order")
 		}
 		if err := l.Room(WholeServer); !errors.Is(err, ErrEnded) {
-			t.Error("after the end:", err)
+			t.Errorf("after the end: got %v, want %v", err, ErrEnded)
 		}
 	})
 }
@@ -279,7 +279,7 @@ func TestFullShareRefusesOneTenant(t *testing.T) {
 			l.Append(Entry{Tenant: WholeServer, Action: "a"})
 		}
 		if err := l.Room(WholeServer); !errors.Is(err, ErrFull) {
-			t.Error("the queue is full:", err)
+			t.Errorf("the queue is full: got %v, want %v", err, ErrFull)
 		}
 		if err := l.Room("a"); err != nil {
 			t.Error("a tenant's first one:", err)
@@ -348,21 +348,20 @@ func TestStalledStore(t *testing.T) {
 		gone, cancel := context.WithTimeout(t.Context(), time.Second/2) // before the attempt fails, 5 s after its beginning
 		defer cancel()
 		if _, err := l.Entries(gone, Filter{}, 9, ""); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error("a query whose caller left:", err)
+			t.Errorf("a query whose caller left: got %v, want %v", err, context.DeadlineExceeded)
 		}
 		time.Sleep(attemptWithin)
 		l.Append(Entry{Action: "b"})
-		want := "store the audit log: the database hasn't responded within 5 s"
-		if diff := cmp.Diff([]string{want}, said); diff != "" {
-			t.Error(diff)
+		if len(said) != 1 || !strings.Contains(said[0], "5 s") {
+			t.Errorf("got %q, want one line about a response within 5 s", said)
 		}
-		want += "; 2 entries are waiting, the first since " + first.UTC().Format(time.RFC3339)
-		if err := l.Problem(); err == nil || err.Error() != want {
-			t.Errorf("%v instead of %s", err, want)
+		since := first.UTC().Format(time.RFC3339)
+		if err := l.Problem(); err == nil || !strings.Contains(err.Error(), "2 entries") || !strings.HasSuffix(err.Error(), since) {
+			t.Errorf("got %v, want 2 entries since %s", err, since)
 		}
 		began = time.Now()
-		if err := stop(); err == nil || !strings.Contains(err.Error(), "2 entries of the audit log were not stored: store the audit log: the database hasn't responded within 5 s") || time.Since(began) > attemptWithin {
-			t.Errorf("after %v: %v", time.Since(began), err)
+		if err := stop(); err == nil || !strings.Contains(err.Error(), "2 entries") || time.Since(began) > attemptWithin {
+			t.Errorf("after %v: got %v, want 2 entries that were not stored within %v", time.Since(began), err, attemptWithin)
 		}
 		l.Append(Entry{Action: "c"})
 		if len(unstored) != 3 || !strings.Contains(unstored[0], `"action":"a"`) || !strings.Contains(unstored[1], `"action":"b"`) || !strings.Contains(unstored[2], `"action":"c"`) {
@@ -420,7 +419,7 @@ func TestFailingStoreIsRetried(t *testing.T) {
 		synctest.Wait()
 		m.gate <- away
 		if err := <-flushed; !errors.Is(err, away) {
-			t.Error(err)
+			t.Errorf("got %v, want %v", err, away)
 		}
 		go func() {
 			page, err := l.Entries(t.Context(), Filter{}, 9, "")
@@ -440,7 +439,7 @@ func TestFailingStoreIsRetried(t *testing.T) {
 		left := errors.New("it left")
 		leave(left)
 		if err := <-flushed; !errors.Is(err, left) {
-			t.Error(err)
+			t.Errorf("got %v, want %v", err, left)
 		}
 		m.gate <- nil
 		if err := l.Flush(t.Context()); err != nil {
@@ -451,8 +450,8 @@ func TestFailingStoreIsRetried(t *testing.T) {
 		m.gate <- away
 		synctest.Wait()
 		go func() { m.gate <- away }() // stopping makes one more attempt
-		if err := stop(); !errors.Is(err, away) || !strings.Contains(err.Error(), "1 entries of the audit log were not stored") {
-			t.Error(err)
+		if err := stop(); !errors.Is(err, away) || !strings.Contains(err.Error(), "1 entries") {
+			t.Errorf("got %v, want %v and 1 entries", err, away)
 		}
 		if err := l.Flush(t.Context()); err == nil {
 			t.Error("what was lost is stored")

@@ -10,7 +10,7 @@ import (
 // A Backoff computes the pauses between retries. It is for one goroutine.
 type Backoff struct {
 	First, Last time.Duration
-	Factor      int // factor by which pauses grow; 0: 2
+	Factor      int // factor by which pauses grow; 0 means 2
 	// Jitter makes pauses random, from half of their length to all of it, so that clients which failed
 	// together don't retry together.
 	Jitter bool

@@ -46,7 +46,7 @@ type Host struct {
 // A State is the immutable state of a batch at one moment.
 type State struct {
 	Batch      runtime.Batch
-	Executions []runtime.ExecutionID // in order of their beginning, the build first; "": removed by retention
+	Executions []runtime.ExecutionID // in order of their beginning, the build first; "" means removed by retention
 }
 
 // A Coordinator leads one unfinished batch. Its methods are safe for concurrent use, except Begin,
@@ -54,7 +54,7 @@ type State struct {
 type Coordinator struct {
 	host   *Host
 	caller string
-	begun  *runtime.Execution // set by Begin; nil: none
+	begun  *runtime.Execution // set by Begin; nil means none
 	next   int                // position at which Run continues
 
 	state     syncs.Latest[*State]
@@ -64,7 +64,7 @@ type Coordinator struct {
 }
 
 // New returns the coordinator of a batch that is new or that an earlier server left. caller is the owner
-// of the claims of its runners; "": unknown.
+// of the claims of its runners; "" means unknown.
 func (h *Host) New(b runtime.Batch, caller string) *Coordinator {
 	c := &Coordinator{host: h, caller: caller, cancelled: make(chan struct{})}
 	c.state.Set(&State{Batch: b})
@@ -138,7 +138,7 @@ func (c *Coordinator) Run(ctx context.Context) {
 	c.state.Set(&end)
 }
 
-// lead returns how the batch ended; "": ctx ended first.
+// lead returns how the batch ended; "" means ctx ended first.
 func (c *Coordinator) lead(ctx context.Context) (outcome runtime.BatchOutcome, message string) {
 	for position := c.next; position < c.Batch().Steps(); position++ {
 		// If the execution at this position runs already, step cancels it.
@@ -181,7 +181,7 @@ func (c *Coordinator) begin(ctx context.Context, position int) (runtime.Executio
 	return x, err
 }
 
-// judge returns how the batch ends after the execution at a position; "": it continues.
+// judge returns how the batch ends after the execution at a position; "" means it continues.
 func (c *Coordinator) judge(position int, x runtime.Execution) (outcome runtime.BatchOutcome, message string) {
 	b := c.Batch()
 	number := b.First() + position

@@ -97,9 +97,9 @@ func TestRecalledBatchContinues(t *testing.T) {
 		first int // that is begun again
 		begun int
 	}{
-		"nothing began":   {nil, runtime.BuildCase, 0},
-		"the build began": {map[int]runtime.Execution{runtime.BuildCase: passing(0, 0)}, runtime.BuildCase, 0},
-		"two cases began": {map[int]runtime.Execution{runtime.BuildCase: passing(0, 0), 0: passing(1, 0), 1: {ID: "x", State: runtime.ExecutionRunning}}, 1, 2},
+		"no case begun: starts at the build":    {nil, runtime.BuildCase, 0},
+		"build begun: starts at the build":      {map[int]runtime.Execution{runtime.BuildCase: passing(0, 0)}, runtime.BuildCase, 0},
+		"two cases begun: continues the second": {map[int]runtime.Execution{runtime.BuildCase: passing(0, 0), 0: passing(1, 0), 1: {ID: "x", State: runtime.ExecutionRunning}}, 1, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var begun []int

@@ -14,7 +14,7 @@ import (
 // An Event is an event of a batch. Cursor marks the position after it.
 type Event struct {
 	Cursor    string
-	Finished  *runtime.Batch      // the ended batch, with its last event; nil: another event
+	Finished  *runtime.Batch      // the ended batch, with its last event; nil means another event
 	Case      int                 // otherwise: number of the case
 	Execution runtime.ExecutionID // its execution
 	Event     events.Event        // event of that execution

@@ -11,7 +11,7 @@ import (
 type Shared struct {
 	Command []string `json:"command"`         // of the cases, which may append arguments
 	Shell   bool     `json:"shell,omitempty"` // Command was made from a command line
-	// Line is the command line of the cases for display, without their arguments; "": derived from
+	// Line is the command line of the cases for display, without their arguments; "" means derived from
 	// Command.
 	Line             string              `json:"line,omitempty"`
 	Labels           []runtime.Label     `json:"labels,omitempty"`
@@ -30,11 +30,11 @@ type Step struct {
 	Args       []string            `json:"args,omitempty"`
 	Stdin      []byte              `json:"stdin,omitempty"`
 	Expected   []byte              `json:"-"`                    // output, stored separately
-	Comparison *runtime.Comparison `json:"comparison,omitempty"` // how the output is compared; nil: it isn't
+	Comparison *runtime.Comparison `json:"comparison,omitempty"` // how the output is compared; nil means it isn't
 	Bounds
 }
 
-// Bounds are an execution's limits; nil: the environment's, or none.
+// Bounds are an execution's limits; nil means the environment's, or none.
 type Bounds struct {
 	TimeLimit   *int   `json:"timeLimit,omitempty"` // seconds
 	OutputLimit *int64 `json:"outputLimit,omitempty"`
@@ -60,7 +60,7 @@ func (s Step) Argv(shared Shared) []string {
 	return append(shared.Command[:len(shared.Command):len(shared.Command)], s.Args...)
 }
 
-// Line returns the command line for display; "": derived from Argv.
+// Line returns the command line for display; "" means derived from Argv.
 func (s Step) Line(shared Shared) string {
 	if s.Command != nil || shared.Line == "" {
 		return ""

@@ -27,12 +27,12 @@ func TestOnlyOneProcessHoldsTheLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := disk.TryLock(second); !errors.Is(err, disk.ErrLocked) {
-		t.Errorf("a second one has it: %v", err)
+		t.Errorf("a second one has it: got %v, want %v", err, disk.ErrLocked)
 	}
 	ctx, end := context.WithCancel(t.Context())
 	end()
 	if err := disk.Lock(ctx, second); !errors.Is(err, disk.ErrLocked) {
-		t.Errorf("a second one, which waited, has it: %v", err)
+		t.Errorf("a second one, which waited, has it: got %v, want %v", err, disk.ErrLocked)
 	}
 	waited := make(chan error, 1)
 	go func() { waited <- disk.Lock(t.Context(), second) }()

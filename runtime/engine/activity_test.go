@@ -138,11 +138,11 @@ func TestAlertHistory(t *testing.T) {
 	if err := b.Server.SetDraining(asServer(t), true); err != nil {
 		t.Fatal(err)
 	}
-	b.environments.Pool("low").Hint()
+	b.environmentRegistry.Pool("low").Hint()
 	const resolved = "low RESOLVED the cluster is being drained; " + raised
 	wait.For(t, "its end is", func() bool { return history() == resolved })
-	if c := b.component(t, "pool low"); c.Status != activity.HealthOK || !strings.Contains(c.Message, "being drained") {
-		t.Errorf("%+v", c)
+	if c := b.component(t, "pool low"); c.Status != activity.HealthOK || !strings.Contains(c.Message, "drained") {
+		t.Errorf("got %+v, want OK of a drained cluster", c)
 	}
 	if !b.activity(asServer(t), t).Draining || len(b.standingAlerts(t)) != 0 {
 		t.Error("it isn't drained, or alerts stand")
@@ -151,7 +151,7 @@ func TestAlertHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := history(); got != resolved {
-		t.Errorf("after its deletion: %s", got)
+		t.Errorf("after its deletion: got %s, want %s", got, resolved)
 	}
 	if hidden := b.alertHistory(as(t, "somebody else"), t); len(hidden) != 0 {
 		t.Errorf("for somebody else: %+v", hidden)

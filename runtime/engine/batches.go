@@ -20,17 +20,17 @@ const maxBatches = 512
 
 type batchTable struct {
 	mu     sync.Mutex // guards the fields below
-	byID   map[runtime.BatchID]coordinated
+	byID   map[runtime.BatchID]runningBatch
 	shares quota.Bound
 }
 
-type coordinated struct {
+type runningBatch struct {
 	by   *batch.Coordinator
 	kept *quota.Kept
 }
 
 func newBatchTable() *batchTable {
-	return &batchTable{byID: map[runtime.BatchID]coordinated{}, shares: quota.Bound{Limit: maxBatches, Quota: "batches", Of: "running batches"}}
+	return &batchTable{byID: map[runtime.BatchID]runningBatch{}, shares: quota.Bound{Limit: maxBatches, Quota: "batches", Of: "running batches"}}
 }
 
 // add registers a coordinator with the batch's memory. It returns QUOTA_EXCEEDED if the tenant has its share
@@ -44,7 +44,7 @@ func (all *batchTable) add(c *batch.Coordinator, kept *quota.Kept, recalled bool
 	} else if err := all.shares.Acquire(b.Tenant); err != nil {
 		return err
 	}
-	all.byID[b.ID] = coordinated{c, kept}
+	all.byID[b.ID] = runningBatch{c, kept}
 	return nil
 }
 
@@ -147,11 +147,11 @@ func (e *Engine) startBatch(ctx context.Context, b runtime.Batch, caller string,
 	// The coordinator is registered before the batch is stored, so that a retry that finds the batch
 	// also finds its coordinator.
 	c := e.batchHost.New(b, caller)
-	if err := e.batches.add(c, kept, false); err != nil {
+	if err := e.batchTable.add(c, kept, false); err != nil {
 		kept.Free()
 		return runtime.Execution{}, err
 	}
-	taken.add(func() { e.batches.remove(b) })
+	taken.add(func() { e.batchTable.remove(b) })
 	stored, added, err := e.store.AddBatch(ctx, b, start, encoded)
 	if err != nil || !added {
 		taken.run()
@@ -185,7 +185,7 @@ func bytesOfBatch(shared int, steps []store.BatchStep) int64 {
 
 // findBatch returns the current state of a batch, or BATCH_NOT_FOUND.
 func (e *Engine) findBatch(ctx context.Context, id runtime.BatchID) (runtime.Batch, error) {
-	if c := e.batches.get(id); c != nil {
+	if c := e.batchTable.get(id); c != nil {
 		return c.Batch(), nil
 	}
 	return e.store.Batch(ctx, id)
@@ -214,7 +214,7 @@ func (s *Batches) List(ctx context.Context, filter request.Batches, first int, a
 	filter.Tenant = p.Only()
 	all, total, err = s.e.store.Batches(ctx, filter, first, after)
 	for i, b := range all {
-		if c := s.e.batches.get(b.ID); c != nil {
+		if c := s.e.batchTable.get(b.ID); c != nil {
 			all[i] = c.Batch() // newer than what is stored
 		}
 	}
@@ -267,7 +267,7 @@ func (s *Batches) executions(ctx context.Context, b runtime.Batch, first, end in
 func (s *Batches) Events(ctx context.Context, id runtime.BatchID, after string) (*batch.Reader, error) {
 	return audit.Do(ctx, s.e.auth, "batchEvents", s.e.batch(ctx, id), func() (*batch.Reader, error) {
 		source := batch.Source{Open: s.e.sessions.Events}
-		if c := s.e.batches.get(id); c != nil {
+		if c := s.e.batchTable.get(id); c != nil {
 			source.State = c.State
 			return batch.Open(source, after)
 		}
@@ -300,7 +300,7 @@ const wasCancelled = "it was cancelled"
 
 // cancelBatch is Batches.Cancel for the server itself. message becomes the batch's.
 func (e *Engine) cancelBatch(ctx context.Context, id runtime.BatchID, message string) (runtime.Batch, error) {
-	c := e.batches.get(id)
+	c := e.batchTable.get(id)
 	if c == nil {
 		return e.store.Batch(ctx, id)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/batch"
 	"github.com/rockpool/rockpool/runtime/events"
 	"github.com/rockpool/rockpool/runtime/request"
+	"github.com/rockpool/rockpool/test/refusal"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -113,7 +114,7 @@ func TestBatchBuildsAndRunsEachCase(t *testing.T) {
 	if err != nil || build.ID != first.ID || !build.Passed() {
 		t.Errorf("%+v, %v", build, err)
 	}
-	if _, there := b.runners.get(r.ID); !there {
+	if _, there := b.runnerIndex.get(r.ID); !there {
 		t.Error("the batch's end removed the caller's runner")
 	}
 	all, total, err := b.Batches.List(asServer(t), request.Batches{EnvironmentID: "a"}, 10, "")
@@ -161,8 +162,8 @@ func TestWrongOutputFailsTheCase(t *testing.T) {
 				t.Errorf("case %d: %s, %+v", i, got.State, got.Execution.Comparison)
 			}
 		}
-		if got := cases[1].Execution.Comparison; got.Message == nil || *got.Message != `line 1: "1 2" instead of "1 3"` {
-			t.Errorf("%+v", got)
+		if d := cases[1].Execution.Comparison.Difference; d == nil || d.Line != 1 || *d.Expected != "1 3" || *d.Actual != "1 2" {
+			t.Errorf(`got %+v, want line 1: "1 2" instead of "1 3"`, d)
 		}
 		if got := cases[8].Execution.Comparison; got != nil {
 			t.Errorf("without an expected output: %+v", got)
@@ -196,7 +197,7 @@ func TestBatchEventsComeOnceAndInOrder(t *testing.T) {
 	}
 	for _, bad := range []string{"x", "3.", "-1.", "0.x", "01.", "1." + strings.TrimPrefix(live[1].Cursor, "0.")} {
 		_, err := b.Batches.Events(asServer(t), started.ID, bad)
-		wantCode(t, err, runtime.CodeInvalidInput, "after")
+		refusal.Want(t, err, runtime.CodeInvalidInput, "after")
 	}
 }
 
@@ -280,7 +281,7 @@ func TestRunOfABatch(t *testing.T) {
 		runners := map[runtime.RunnerID]bool{}
 		for _, c := range cases {
 			runners[c.Execution.RunnerID] = true
-			wait.For(t, "the runner is removed", func() bool { _, there := b.runners.get(c.Execution.RunnerID); return !there })
+			wait.For(t, "the runner is removed", func() bool { _, there := b.runnerIndex.get(c.Execution.RunnerID); return !there })
 		}
 		if want := map[bool]int{false: 1, true: 3}[fresh]; len(runners) != want || ended.FreshRunners() != fresh || first.ID != cases[0].Execution.ID {
 			t.Errorf("fresh %v: %v, %+v", fresh, runners, ended)
@@ -303,9 +304,9 @@ func TestBatchKeys(t *testing.T) {
 			t.Error(again, same, err)
 		}
 		_, _, err = b.Batches.Start(asServer(t), in, request.Batch{Cases: []request.Case{{}}})
-		wantCode(t, err, runtime.CodeConflict, "")
+		refusal.Want(t, err, runtime.CodeConflict, "")
 		_, err = b.Executions.Start(asServer(t), in)
-		wantCode(t, err, runtime.CodeConflict, "")
+		refusal.Want(t, err, runtime.CodeConflict, "")
 		b.awaitBatch(t, started.ID)
 	}
 	in.Key = "other"
@@ -313,7 +314,7 @@ func TestBatchKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _, err = b.Batches.Start(asServer(t), in, of)
-	wantCode(t, err, runtime.CodeConflict, "")
+	refusal.Want(t, err, runtime.CodeConflict, "")
 
 	for _, fresh := range []bool{false, true} {
 		in := request.Run{EnvironmentID: "a", Command: []string{"true"}, WaitFor: ptr(patient), Key: fmt.Sprint("k", fresh)}
@@ -328,7 +329,7 @@ func TestBatchKeys(t *testing.T) {
 		}
 		b.awaitBatch(t, started.ID)
 		_, _, err = b.Batches.Run(asServer(t), in, request.Batch{Cases: []request.Case{{}}, FreshRunners: fresh})
-		wantCode(t, err, runtime.CodeConflict, "")
+		refusal.Want(t, err, runtime.CodeConflict, "")
 	}
 }
 
@@ -364,31 +365,31 @@ func TestInvalidBatchInputIsRefused(t *testing.T) {
 		"cases.0.limits.processes":   {good, request.Batch{Cases: []request.Case{{Bounds: batch.Bounds{Processes: ptr(-1)}}}}},
 	} {
 		_, _, err := b.Batches.Start(asServer(t), test.in, test.of)
-		wantCode(t, err, runtime.CodeInvalidInput, field)
+		refusal.Want(t, err, runtime.CodeInvalidInput, field)
 	}
 	_, _, err := b.Batches.Start(asServer(t), good, request.Batch{Cases: make([]request.Case, 1001)})
-	wantCode(t, err, runtime.CodeInvalidInput, "cases")
+	refusal.Want(t, err, runtime.CodeInvalidInput, "cases")
 	run := request.Run{EnvironmentID: "a", Command: []string{"true"}}
 	_, _, err = b.Batches.Run(asServer(t), run, request.Batch{Build: &request.Build{Shell: ptr("x")}, Cases: one, FreshRunners: true})
-	wantCode(t, err, runtime.CodeInvalidInput, "freshRunners")
+	refusal.Want(t, err, runtime.CodeInvalidInput, "freshRunners")
 	run.Stdin = ptr("")
 	_, _, err = b.Batches.Run(asServer(t), run, request.Batch{Cases: one})
-	wantCode(t, err, runtime.CodeInvalidInput, "stdin")
+	refusal.Want(t, err, runtime.CodeInvalidInput, "stdin")
 	_, _, err = b.Batches.Run(asServer(t), request.Run{EnvironmentID: "none", Command: []string{"true"}}, request.Batch{Cases: one, FreshRunners: true})
-	wantCode(t, err, runtime.CodeEnvironmentNotFound, "")
+	refusal.Want(t, err, runtime.CodeEnvironmentNotFound, "")
 	_, _, err = b.Batches.Start(asServer(t), request.Start{RunnerID: "none", Command: []string{"true"}}, request.Batch{Cases: one})
-	wantCode(t, err, runtime.CodeRunnerGone, "")
+	refusal.Want(t, err, runtime.CodeRunnerGone, "")
 	_, err = b.Batches.Get(asServer(t), "none")
-	wantCode(t, err, runtime.CodeBatchNotFound, "")
+	refusal.Want(t, err, runtime.CodeBatchNotFound, "")
 	_, err = b.Batches.Cancel(asServer(t), "none")
-	wantCode(t, err, runtime.CodeBatchNotFound, "")
+	refusal.Want(t, err, runtime.CodeBatchNotFound, "")
 	_, err = b.Batches.Events(asServer(t), "none", "")
-	wantCode(t, err, runtime.CodeBatchNotFound, "")
+	refusal.Want(t, err, runtime.CodeBatchNotFound, "")
 	if all, total, err := b.Batches.List(asServer(t), request.Batches{}, 10, ""); err != nil || total != 0 {
 		t.Error("something is left of a refused batch:", all, err)
 	}
-	if n := b.batches.len(); n != 0 {
-		t.Errorf("%d leaders are left", n)
+	if n := b.batchTable.len(); n != 0 {
+		t.Errorf("%d leaders are left, want 0", n)
 	}
 }
 
@@ -418,7 +419,7 @@ func TestKilledServersLoseNoCase(t *testing.T) {
 		atSomeMoment(random)
 		b.kill(func() {})
 		b.start(t)
-		ended = b.batches.len() == 0
+		ended = b.batchTable.len() == 0
 	}
 	for _, id := range []runtime.BatchID{one.ID, fresh.ID} {
 		ended := b.awaitBatch(t, id)
@@ -440,7 +441,7 @@ func TestKilledServersLoseNoCase(t *testing.T) {
 					t.Errorf("case %d was started %d times", c.Index, n)
 				}
 			}
-			wait.For(t, "the runner is removed", func() bool { _, there := b.runners.get(c.Execution.RunnerID); return !there })
+			wait.For(t, "the runner is removed", func() bool { _, there := b.runnerIndex.get(c.Execution.RunnerID); return !there })
 		}
 	}
 	page, err := b.Executions.List(asServer(t), request.Executions{}, 1, "")
@@ -541,7 +542,7 @@ func TestLargeCasesAreOnSeveralPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	begun := func() int {
-		state, _ := b.batches.get(made.ID).State()
+		state, _ := b.batchTable.get(made.ID).State()
 		return len(state.Executions)
 	}
 	wait.For(t, "the last case runs", func() bool { return begun() == cases })
@@ -558,7 +559,7 @@ func TestLargeCasesAreOnSeveralPages(t *testing.T) {
 	}
 	b.stop()
 	b.start(t)
-	wait.For(t, "the batch is known again", func() bool { return b.batches.get(made.ID) != nil })
+	wait.For(t, "the batch is known again", func() bool { return b.batchTable.get(made.ID) != nil })
 	if got := begun(); got != cases {
 		t.Errorf("after a restart %d executions are known, want %d", got, cases)
 	}

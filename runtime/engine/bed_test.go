@@ -35,7 +35,7 @@ type bed struct {
 	cluster runtime.Cluster
 	dir     string
 	config  Config       // Dir and Logger are set by start
-	clock   timing.Clock // zero: the engine's own
+	clock   timing.Clock // zero means the engine's own
 	stop    func()
 }
 
@@ -75,7 +75,7 @@ func (b *bed) start(t testing.TB) {
 	b.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("Run returned %v", err)
+			t.Errorf("Run returned %v, want %v", err, context.Canceled)
 		}
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -142,7 +142,7 @@ func (b *bed) claimFor(t testing.TB, id runtime.EnvironmentID, seconds int) runt
 func (b *bed) expired(t testing.TB, id runtime.EnvironmentID, seconds int) {
 	t.Helper()
 	r := b.claimFor(t, id, seconds)
-	wait.For(t, "an unused claim expires", func() bool { _, there := b.runners.get(r.ID); return !there })
+	wait.For(t, "an unused claim expires", func() bool { _, there := b.runnerIndex.get(r.ID); return !there })
 }
 
 func (b *bed) run(t testing.TB, id runtime.RunnerID, argv ...string) runtime.Execution {
@@ -184,14 +184,6 @@ func (b *bed) events(t testing.TB, id runtime.ExecutionID, after string) (output
 		}
 		output += string(event.Data)
 		all = append(all, event)
-	}
-}
-
-func wantCode(t testing.TB, err error, code runtime.Code, field string) {
-	t.Helper()
-	var e *runtime.Error
-	if !errors.As(err, &e) || e.Code != code || e.Field != field {
-		t.Errorf("error %v, want %s for %q", err, code, field)
 	}
 }
 

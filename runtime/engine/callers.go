@@ -28,18 +28,20 @@ func (s *Callers) Tokens(ctx context.Context, sessions bool) ([]access.Token, er
 	if err != nil {
 		return nil, err
 	}
-	return s.e.callers.Tokens(p, sessions), nil
+	return s.e.callerRegistry.Tokens(p, sessions), nil
 }
 
 // CreateToken makes a token with at most the caller's rights; see [identity.Registry.CreateToken].
-func (s *Callers) CreateToken(ctx context.Context, in identity.NewToken) (made access.Token, secret string, err error) {
-	defer func() { s.e.auth.Made(ctx, "createToken", audit.OfToken, made.ID, tokenTenant(made), err) }()
-	p, err := s.e.auth.Allow(ctx, "createToken")
-	if err != nil {
-		return access.Token{}, "", err
-	}
-	in.Kind = access.KindToken
-	return s.e.callers.CreateToken(ctx, p, in)
+func (s *Callers) CreateToken(ctx context.Context, in identity.NewToken) (token access.Token, secret string, err error) {
+	made := audit.NewMade(audit.OfToken, "")
+	err = s.e.auth.Make(ctx, "createToken", made, func(p access.Principal) (err error) {
+		in.Kind = access.KindToken
+		if token, secret, err = s.e.callerRegistry.CreateToken(ctx, p, in); err == nil {
+			made.ID, made.Tenant = token.ID, tokenTenant(token)
+		}
+		return err
+	})
+	return token, secret, err
 }
 
 // tokenTenant returns the tenant whose audit log contains a token's entries.
@@ -53,56 +55,49 @@ func tokenTenant(t access.Token) runtime.TenantID {
 // RevokeToken revokes a token; see [identity.Registry.RevokeToken]. A full audit log doesn't prevent it.
 // Only a repeated call that revokes nothing has no entry then.
 func (s *Callers) RevokeToken(ctx context.Context, id string, alsoMade bool) (done identity.Revocation, err error) {
-	tenant := audit.WholeServer
-	defer func() {
-		if ended := done.Revoked || done.Made > 0; err != nil || ended || s.e.auth.Room(tenant) {
-			s.e.auth.Record(ctx, "revokeToken", audit.OfToken, id, tenant, err)
+	entry := audit.NewMade(audit.OfToken, id)
+	err = s.e.auth.Make(ctx, "revokeToken", entry, func(p access.Principal) (err error) {
+		if done, err = s.e.callerRegistry.RevokeToken(ctx, p, id, alsoMade); done.Token != nil {
+			entry.Tenant = tokenTenant(*done.Token)
 		}
-	}()
-	p, err := s.e.auth.Allow(ctx, "revokeToken")
-	if err != nil {
-		return done, err
-	}
-	if done, err = s.e.callers.RevokeToken(ctx, p, id, alsoMade); done.Token != nil {
-		tenant = tokenTenant(*done.Token)
-	}
+		entry.Omit = !done.Revoked && done.Made == 0 && !s.e.auth.Room(entry.Tenant)
+		return err
+	})
 	return done, err
 }
 
 // CreateGrant makes a grant for an execution or a runner that the caller sees, and returns its
 // text. Exactly one of the two must be set.
 func (s *Callers) CreateGrant(ctx context.Context, grant access.Grant, life time.Duration) (text string, made access.Grant, err error) {
-	tenant := audit.WholeServer
-	defer func() {
-		s.e.auth.Record(ctx, "createGrant", audit.OfGrant, made.ID, tenant, err,
-			audit.Ref("execution", grant.Execution), audit.Ref("runner", grant.Runner), audit.Words("rights", grant.Rights), audit.Time("expiresAt", made.Expires))
-	}()
-	p, err := s.e.auth.Allow(ctx, "createGrant")
-	if err != nil {
-		return "", grant, err
-	}
-	if (grant.Execution == "") == (grant.Runner == "") {
-		return "", grant, runtime.Invalid("executionId", "give exactly one of executionId and runnerId")
-	}
-	if len(grant.Rights) == 0 {
-		return "", grant, runtime.Invalid("rights", "must contain at least one right")
-	}
-	if err := runtime.Between("expiresIn", int64(life/time.Second), 1, int64(identity.MaxGrantLife/time.Second), "seconds"); err != nil {
-		return "", grant, err
-	}
 	slices.Sort(grant.Rights)
 	grant.Rights = slices.Compact(grant.Rights)
-	of := s.e.runner(grant.Runner)
-	if grant.Execution != "" {
-		if i := slices.IndexFunc(grant.Rights, access.Right.OfRunner); i >= 0 {
-			return "", grant, runtime.Invalid("rights", "%s is a right on a runner: give runnerId instead of executionId", grant.Rights[i])
+	entry := audit.NewMade(audit.OfGrant, "")
+	entry.Details = []audit.Detail{audit.Ref("execution", grant.Execution), audit.Ref("runner", grant.Runner), audit.Words("rights", grant.Rights)}
+	err = s.e.auth.Make(ctx, "createGrant", entry, func(p access.Principal) (err error) {
+		if (grant.Execution == "") == (grant.Runner == "") {
+			return runtime.Invalid("executionId", "give exactly one of executionId and runnerId")
 		}
-		of = s.e.sessions.Object(ctx, grant.Execution)
-	}
-	if tenant, err = of.Find(p); err != nil {
-		return "", grant, err
-	}
-	return s.e.callers.Sign(p, grant, life)
+		if len(grant.Rights) == 0 {
+			return runtime.Invalid("rights", "must contain at least one right")
+		}
+		if err := runtime.Between("expiresIn", int64(life/time.Second), 1, int64(identity.MaxGrantLife/time.Second), "seconds"); err != nil {
+			return err
+		}
+		of := s.e.runner(grant.Runner)
+		if grant.Execution != "" {
+			if i := slices.IndexFunc(grant.Rights, access.Right.OfRunner); i >= 0 {
+				return runtime.Invalid("rights", "%s is a right on a runner: give runnerId instead of executionId", grant.Rights[i])
+			}
+			of = s.e.sessions.Object(ctx, grant.Execution)
+		}
+		if entry.Tenant, err = of.Find(p); err != nil {
+			return err
+		}
+		text, made, err = s.e.callerRegistry.Sign(p, grant, life)
+		entry.ID, entry.Details = made.ID, append(entry.Details, audit.Time("expiresAt", made.Expires))
+		return err
+	})
+	return text, made, err
 }
 
 // Tenants returns the tenants that the caller sees.
@@ -111,7 +106,7 @@ func (s *Callers) Tenants(ctx context.Context) ([]runtime.Tenant, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.e.callers.Tenants(p), nil
+	return s.e.callerRegistry.Tenants(p), nil
 }
 
 // Usage returns what a tenant uses, and its limits. It checks nothing: the tenant must come from a call
@@ -146,7 +141,7 @@ func everywhere(access.Principal) (runtime.TenantID, error) { return audit.Whole
 // PutTenant creates or changes a tenant; see [identity.Registry.PutTenant].
 func (s *Callers) PutTenant(ctx context.Context, id runtime.TenantID, weight *int, quotas *runtime.Quotas) (put runtime.Tenant, created bool, err error) {
 	put, err = audit.Do(ctx, s.e.auth, "putTenant", tenant(id), func() (put runtime.Tenant, err error) {
-		put, created, err = s.e.callers.PutTenant(ctx, id, weight, quotas)
+		put, created, err = s.e.callerRegistry.PutTenant(ctx, id, weight, quotas)
 		return put, err
 	})
 	return put, created, err
@@ -156,8 +151,8 @@ func (s *Callers) PutTenant(ctx context.Context, id runtime.TenantID, weight *in
 // tenant still has environments. None can be created meanwhile.
 func (s *Callers) DeleteTenant(ctx context.Context, id runtime.TenantID) (deleted bool, err error) {
 	return audit.Do(ctx, s.e.auth, "deleteTenant", tenant(id), func() (deleted bool, err error) {
-		err = s.e.environments.RemoveTenant(ctx, id, func() error {
-			if deleted, err = s.e.callers.DeleteTenant(ctx, id); err == nil {
+		err = s.e.environmentRegistry.RemoveTenant(ctx, id, func() error {
+			if deleted, err = s.e.callerRegistry.DeleteTenant(ctx, id); err == nil {
 				s.e.alerts.Forget(id)
 			}
 			return err
@@ -178,7 +173,7 @@ func (s *Callers) AuditLog(ctx context.Context, filter audit.Filter, first int, 
 	if filter.Tenant, sees = p.Narrowed(filter.Tenant); !sees {
 		return audit.Page{}, nil
 	}
-	if t, _ := s.e.callers.Tenant(p.Tenant); !p.AllTenants && t.ID != runtime.DefaultTenant && filter.From.Before(t.CreatedAt) {
+	if t, _ := s.e.callerRegistry.Tenant(p.Tenant); !p.AllTenants && t.ID != runtime.DefaultTenant && filter.From.Before(t.CreatedAt) {
 		filter.From = t.CreatedAt
 	}
 	return s.e.log.Entries(ctx, filter, first, after)
@@ -192,7 +187,7 @@ func (e *Engine) FreeTenant(ctx context.Context, id runtime.TenantID) error {
 	conflict := func(format string, args ...any) error {
 		return runtime.Errorf(runtime.CodeConflict, "a deleted tenant "+id.String()+" "+format, args...)
 	}
-	for _, r := range e.runners.list(request.Runners{}) {
+	for _, r := range e.runnerIndex.list(request.Runners{}) {
 		if r.Tenant() == id {
 			return conflict("still holds the runner %s: release it, or choose another name", r.ID)
 		}
@@ -207,7 +202,7 @@ func (e *Engine) FreeTenant(ctx context.Context, id runtime.TenantID) error {
 	case kept.Unfinished > 0:
 		return conflict("has %d unfinished executions or batches: cancel them, or choose another name", kept.Unfinished)
 	case kept.Executions == 0:
-		e.tickets.Forget(id)
+		e.ticketRegistry.Forget(id)
 		e.alerts.Forget(id)
 		e.failures.Forget(id)
 		return e.store.ForgetSpentKeys(ctx, request.KeyPrefix(id.String()))

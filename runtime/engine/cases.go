@@ -27,7 +27,7 @@ const freshAttempts = 3
 // useForBatch marks a batch's runner as used, if it has one, until done is called.
 func (e *Engine) useForBatch(ctx context.Context, b runtime.Batch) (env runtime.Environment, done func(), err error) {
 	if b.FreshRunners() {
-		env, ok := e.environments.Get(b.EnvironmentID)
+		env, ok := e.environmentRegistry.Get(b.EnvironmentID)
 		if !ok {
 			return env, nil, environments.NotFound(b.EnvironmentID)
 		}
@@ -52,7 +52,7 @@ func (e *Engine) batchEnded(c *batch.Coordinator) {
 			p.Done(context.Background(), b.RunnerID)
 		}
 	}
-	e.batches.remove(b) // only now callers see its end
+	e.batchTable.remove(b) // only now callers see its end
 	if b.Release && !b.FreshRunners() {
 		e.releaseLater(b.RunnerID)
 	}
@@ -85,7 +85,7 @@ func (e *Engine) repeatedBatch(ctx context.Context, stored, b runtime.Batch, err
 	case stored.Input != b.Input:
 		return runtime.Execution{}, request.KeyConflict()
 	}
-	c := e.batches.get(stored.ID)
+	c := e.batchTable.get(stored.ID)
 	for c != nil { // its first execution may be starting now
 		state, changed := c.State()
 		if len(state.Executions) > 0 || state.Batch.State == runtime.BatchFinished {
@@ -237,7 +237,7 @@ func (e *Engine) recallBatches(ctx context.Context) ([]*batch.Coordinator, error
 		if u.Cancelled {
 			c.Cancel(wasCancelled)
 		}
-		_ = e.batches.add(c, e.memory.Adopt(u.Batch.Tenant, batchBytes+2*u.Bytes), true) // never fails
+		_ = e.batchTable.add(c, e.memory.Adopt(u.Batch.Tenant, batchBytes+2*u.Bytes), true) // never fails
 		e.leaseBatch(u.Batch)
 		e.inputs.Adopt(u.Batch.Tenant, u.Batch.InputBytes)
 		// A batch counts as one execution.

@@ -15,7 +15,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/runtime/syncs"
-	"github.com/rockpool/rockpool/runtime/tenantusage"
+	"github.com/rockpool/rockpool/runtime/usage"
 )
 
 // Claim is like ClaimOrResume, but doesn't report whether a claim was resumed.
@@ -40,21 +40,23 @@ func (s *Runners) ClaimOrResume(ctx context.Context, in request.Claim) (r runtim
 
 // claiming authorises, acts and records for a caller that claims a runner: it calls claim with the
 // caller's environment, tenant and scope of keys.
-func (e *Engine) claiming(ctx context.Context, in request.Claim, kind string, claim func(id runtime.EnvironmentID, claim pool.Claim) (made string, resumed bool, err error)) (err error) {
-	asked, made, resumed := in.EnvironmentID, "", false
-	defer func() { e.auth.Made(ctx, "claimRunner", kind, made, in.Tenant, err, resumption(resumed)...) }()
-	p, err := e.auth.Allow(ctx, "claimRunner")
-	if err != nil {
-		return err
-	}
-	in.Tenant, in.EnvironmentID = e.claimant(p, asked)
-	in.Keys = p.Keys()
-	checked, err := in.Parse()
-	if err != nil {
-		return err
-	}
-	made, resumed, err = claim(in.EnvironmentID, checked)
-	return noEnvironment(err, asked, in.EnvironmentID)
+func (e *Engine) claiming(ctx context.Context, in request.Claim, kind string, claim func(id runtime.EnvironmentID, claim pool.Claim) (made string, resumed bool, err error)) error {
+	made := audit.NewMade(kind, "")
+	return e.auth.Make(ctx, "claimRunner", made, func(p access.Principal) error {
+		asked := in.EnvironmentID
+		in.Tenant, in.EnvironmentID = e.claimant(p, asked)
+		in.Keys = p.Keys()
+		checked, err := in.Parse()
+		if err != nil {
+			return err
+		}
+		var resumed bool
+		if made.ID, resumed, err = claim(in.EnvironmentID, checked); err == nil {
+			made.Tenant = in.Tenant
+		}
+		made.Details = resumption(resumed)
+		return noEnvironment(err, asked, in.EnvironmentID)
+	})
 }
 
 // resumption returns the detail of a claim that resumed an earlier one of the same holder.
@@ -69,7 +71,7 @@ func resumption(resumed bool) []audit.Detail {
 // to claim in. It replaces an environment that the caller doesn't see by "", which is refused like an
 // unknown id, after the other checks.
 func (e *Engine) claimant(p access.Principal, id runtime.EnvironmentID) (runtime.TenantID, runtime.EnvironmentID) {
-	env, ok := e.environments.Get(id)
+	env, ok := e.environmentRegistry.Get(id)
 	switch {
 	case !ok:
 		return p.Tenant, id
@@ -89,7 +91,7 @@ func noEnvironment(err error, asked, used runtime.EnvironmentID) error {
 
 // Waiting returns at most first of the waiting claims after an id, of the caller's tenant or of all,
 // oldest first, and the number of all that match.
-func (s *Runners) Waiting(ctx context.Context, filter request.Waiting, first int, after string) (claims []tenantusage.WaitingClaim, total int, err error) {
+func (s *Runners) Waiting(ctx context.Context, filter request.Waiting, first int, after string) (claims []usage.WaitingClaim, total int, err error) {
 	p, err := s.e.auth.Allow(ctx, "waitingClaims")
 	if err != nil {
 		return nil, 0, err
@@ -125,7 +127,7 @@ func (e *Engine) claimBy(ctx context.Context, spawn func(func(context.Context)) 
 
 // claimNow makes a claim, without regard to its key and its holder.
 func (e *Engine) claimNow(ctx context.Context, id runtime.EnvironmentID, claim pool.Claim) (runtime.Runner, error) {
-	p, err := e.environments.Served(id)
+	p, err := e.environmentRegistry.Served(id)
 	if err != nil {
 		return runtime.Runner{}, err
 	}
@@ -157,7 +159,7 @@ func (e *Engine) claimOnce(ctx context.Context, spawn func(func(context.Context)
 	case first:
 		return claimed, true, nil
 	}
-	if r, ok := e.runners.get(runner); ok && r.State == runtime.RunnerClaimed {
+	if r, ok := e.runnerIndex.get(runner); ok && r.State == runtime.RunnerClaimed {
 		return r, false, nil
 	}
 	return runtime.Runner{}, false, runtime.Gone(runner)
@@ -275,7 +277,7 @@ func (e *Engine) claimHeld(ctx context.Context, spawn func(func(context.Context)
 // leadClaim makes a claim that others may join, and publishes its result.
 func (e *Engine) leadClaim(ctx context.Context, call *pendingClaim, key string, id runtime.EnvironmentID, claim pool.Claim) {
 	defer e.sticky.end(key, call)
-	if held, ok := e.runners.heldBy(key); ok {
+	if held, ok := e.runnerIndex.heldBy(key); ok {
 		call.runner, call.err = e.touch(ctx, held.ID)
 		if runtime.CodeOf(call.err) != runtime.CodeRunnerGone {
 			return

@@ -1,7 +1,7 @@
 // Package engine composes what clients use: pools, executions, output and the store over a cluster. An
 // [Engine] has one service for each noun. Each method of a service authorises its caller, acts, and
-// records what it changed, in one place; see [audit.Do]. The caller is in the context (see package
-// access). The API and all compatible APIs call only services.
+// records what it changed, in one place; see [audit.Do] and [audit.Authorizer.Make]. The caller is in the
+// context (see package access). The API and all compatible APIs call only services.
 //
 // Methods are safe for concurrent use, check their input, and return errors of type runtime.Error.
 // Call them after Restored is closed and before Run returns.
@@ -33,7 +33,6 @@ import (
 	"github.com/rockpool/rockpool/runtime/session"
 	"github.com/rockpool/rockpool/runtime/store"
 	"github.com/rockpool/rockpool/runtime/syncs"
-	"github.com/rockpool/rockpool/runtime/tenantusage"
 	"github.com/rockpool/rockpool/runtime/ticket"
 	"github.com/rockpool/rockpool/runtime/timing"
 	"github.com/rockpool/rockpool/runtime/usage"
@@ -45,20 +44,20 @@ type Config struct {
 	Logger    *zap.Logger
 	Boot      timing.Boot    // see pool.Options and session.Host
 	Alert     pool.AlertRule // when a pool with too few idle runners raises an alert
-	Keep      time.Duration  // how long finished executions and their output are kept; 0: forever
-	Grace     time.Duration  // how long the subscriber of a ticket may be disconnected; 0: 30 s
-	KeepBytes int64          // limit for all output and all records of finished executions; 0: none
+	Keep      time.Duration  // how long finished executions and their output are kept; 0 means forever
+	Grace     time.Duration  // how long the subscriber of a ticket may be disconnected; 0 means 30 s
+	KeepBytes int64          // limit for all output and all records of finished executions; 0 means none
 
-	Memory *quota.Memory                 // for what is kept for callers; nil: without a limit
-	Quotas *quota.Ledger                 // usage and quotas of tenants; nil: usage is counted without limits
-	Weight func(id runtime.TenantID) int // turns of a tenant's waiting claims; nil: 1 for each tenant
+	Memory *quota.Memory                 // for what is kept for callers; nil means no limit
+	Quotas *quota.Ledger                 // usage and quotas of tenants; nil means usage is counted without limits
+	Weight func(id runtime.TenantID) int // turns of a tenant's waiting claims; nil means one for each tenant
 
-	// Led is called once this server leads and before it serves. It reads again what another
-	// server may have changed. nil: nothing to read.
-	Led func(ctx context.Context) error
+	// OnLeader is called once this server leads and before it serves. It reads again what another
+	// server may have changed. nil means that there is nothing to read.
+	OnLeader func(ctx context.Context) error
 
 	// Attacks returns the record of the last attack run on this machine, for Health, or nil if there
-	// was none. nil: unknown.
+	// was none. nil means unknown.
 	Attacks func() (*health.AttackRun, error)
 
 	Callers *identity.Registry // has the tokens and tenants; with nil, environments may name any tenant
@@ -86,73 +85,73 @@ type Services struct {
 type Engine struct {
 	Services
 
-	auth     *audit.Authorizer
-	log      *audit.Log
-	callers  *identity.Registry
-	cluster  runtime.Cluster
-	store    *store.Store
-	logger   *zap.Logger
-	boot     timing.Boot
-	clock    timing.Clock
-	keep     time.Duration                   // of finished executions; 0: forever
-	led      func(ctx context.Context) error // Config.Led
-	logs     *logdir.Dir
-	restored restoration
-	memory   *quota.Memory
+	auth           *audit.Authorizer
+	log            *audit.Log
+	callerRegistry *identity.Registry
+	cluster        runtime.Cluster
+	store          *store.Store
+	logger         *zap.Logger
+	boot           timing.Boot
+	clock          timing.Clock
+	keep           time.Duration                   // of finished executions; 0 means forever
+	onLeader       func(ctx context.Context) error // Config.OnLeader
+	logs           *logdir.Dir
+	restored       restoration
+	memory         *quota.Memory
 
 	failures activity.Failures
 	alerts   activity.Alerts
 	health   *activity.Monitor
 	agents   *usage.Agents
 
-	environments *environments.Registry
-	rooms        *pool.RoomMaker
-	runners      runnerIndex
-	files        *files.Access
-	usage        *tenantusage.Tracker
-	inputs       *tenantusage.Inputs
-	claims       *syncs.Group[runtime.RunnerID] // results by key, kept while their runners live
-	sticky       stickyClaims
-	tickets      *ticket.Registry
-	host         session.Host // of all sessions
-	sessions     *executions.Registry
-	runs         *syncs.Group[runtime.Execution] // runs in progress, by key
-	batchHost    batch.Host
-	batches      *batchTable
-	leases       *leases
+	environmentRegistry *environments.Registry
+	rooms               *pool.RoomMaker
+	runnerIndex         runnerIndex
+	fileAccess          *files.Access
+	usage               *usage.Tracker
+	inputs              *usage.Inputs
+	claims              *syncs.Group[runtime.RunnerID] // results by key, kept while their runners live
+	sticky              stickyClaims
+	ticketRegistry      *ticket.Registry
+	host                session.Host // of all sessions
+	sessions            *executions.Registry
+	runs                *syncs.Group[runtime.Execution] // runs in progress, by key
+	batchHost           batch.Host
+	batchTable          *batchTable
+	leases              *leases
 }
 
 // New returns an engine over a cluster and a store. The caller closes both after Run has returned.
 func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 	e := &Engine{
-		auth: audit.NewAuthorizer(config.Audit), log: config.Audit, callers: config.Callers,
-		cluster: cluster, store: store, logger: config.Logger, boot: config.Boot, clock: timing.NewClock(), keep: config.Keep, led: config.Led, memory: config.Memory,
-		Services: Services{jobs: jobs{make(chan func(context.Context)), make(chan struct{})}, counts: activity.NewCounts()},
-		restored: restoration{done: make(chan struct{})},
-		runners:  runnerIndex{feed: events.NewRunnerFeed()},
-		claims:   syncs.NewCachingGroup[runtime.RunnerID](),
-		sticky:   stickyClaims{calls: map[string]*pendingClaim{}},
-		runs:     syncs.NewGroup[runtime.Execution](),
-		batches:  newBatchTable(),
-		leases:   newLeases(),
+		auth: audit.NewAuthorizer(config.Audit), log: config.Audit, callerRegistry: config.Callers,
+		cluster: cluster, store: store, logger: config.Logger, boot: config.Boot, clock: timing.NewClock(), keep: config.Keep, onLeader: config.OnLeader, memory: config.Memory,
+		Services:    Services{jobs: jobs{make(chan func(context.Context)), make(chan struct{})}, counts: activity.NewCounts()},
+		restored:    restoration{done: make(chan struct{})},
+		runnerIndex: runnerIndex{feed: events.NewRunnerFeed()},
+		claims:      syncs.NewCachingGroup[runtime.RunnerID](),
+		sticky:      stickyClaims{calls: map[string]*pendingClaim{}},
+		runs:        syncs.NewGroup[runtime.Execution](),
+		batchTable:  newBatchTable(),
+		leases:      newLeases(),
 	}
-	e.agents = usage.New(func(ctx context.Context, id runtime.RunnerID) (net.Conn, error) {
+	e.agents = usage.NewAgents(func(ctx context.Context, id runtime.RunnerID) (net.Conn, error) {
 		return cluster.Dial(runtime.Spare(ctx), id)
 	}, e.jobs.Add)
-	e.usage = tenantusage.New(tenantusage.Config{Quotas: config.Quotas, Memory: config.Memory, Weight: config.Weight, Runner: e.runners.get})
-	e.environments = environments.NewRegistry(environments.Config{
+	e.usage = usage.NewTracker(usage.Config{Quotas: config.Quotas, Memory: config.Memory, Weight: config.Weight, Runner: e.runnerIndex.get})
+	e.environmentRegistry = environments.NewRegistry(environments.Config{
 		Cluster: cluster, Logger: config.Logger, Usage: e.usage, Memory: config.Memory, Counts: e.counts, Alerts: &e.alerts, Jobs: e.jobs, NewPool: e.newPool(config.Alert),
 	})
-	e.rooms = pool.NewRoomMaker(cluster, func() []*pool.Pool { all, _ := e.environments.Pools(); return all })
-	e.files = files.New(reach{e}, config.Memory)
-	e.tickets = ticket.New(ticket.Options{Spawn: e.jobs.Add, Release: e.releaseUnused, Memory: config.Memory, Grace: config.Grace})
+	e.rooms = pool.NewRoomMaker(cluster, func() []*pool.Pool { all, _ := e.environmentRegistry.Pools(); return all })
+	e.fileAccess = files.New(reach{e}, config.Memory)
+	e.ticketRegistry = ticket.New(ticket.Options{Spawn: e.jobs.Add, Release: e.releaseUnused, Memory: config.Memory, Grace: config.Grace})
 	e.logs = logdir.New(filepath.Join(config.Dir, "output"), logdir.Options{
 		Clock: e.clock, Store: store, Logger: config.Logger, Keep: config.Keep, KeepBytes: config.KeepBytes, Failing: func(err error) { e.health.RetentionFails(err) },
 	})
-	e.inputs = tenantusage.NewInputs(e.logs, config.KeepBytes)
+	e.inputs = usage.NewInputs(e.logs, config.KeepBytes)
 	e.sessions = executions.NewRegistry(executions.Config{Store: store, Logs: e.logs, Agents: e.agents})
 	sources := activity.Sources{
-		Cluster: cluster.Status, Store: store.Check, Logs: e.logs, Skipped: e.skipped, Pools: e.environments.Health, Attacks: config.Attacks,
+		Cluster: cluster.Status, Store: store.Check, Logs: e.logs, Skipped: e.skipped, Pools: e.environmentRegistry.Health, Attacks: config.Attacks,
 	}
 	if config.Audit != nil {
 		sources.Audit = config.Audit.Problem
@@ -169,11 +168,11 @@ func New(cluster runtime.Cluster, store *store.Store, config Config) *Engine {
 
 // serve makes the services.
 func (e *Engine) serve() {
-	e.Environments = environments.NewService(e.auth, e.environments, func(id runtime.TenantID) bool {
-		if e.callers == nil {
+	e.Environments = environments.NewService(e.auth, e.environmentRegistry, func(id runtime.TenantID) bool {
+		if e.callerRegistry == nil {
 			return true
 		}
-		_, exists := e.callers.Tenant(id)
+		_, exists := e.callerRegistry.Tenant(id)
 		return exists
 	})
 	e.Runners, e.Tickets, e.Files, e.Batches, e.Callers, e.Server = &Runners{e}, &Tickets{e}, &Files{e}, &Batches{e}, &Callers{e}, &Server{e}
@@ -193,7 +192,7 @@ func (s *Services) CountSubscription(kind activity.WatchKind) (left func()) {
 
 // Stats returns the current counters. It doesn't block.
 func (e *Engine) Stats() activity.Stats {
-	s := activity.Stats{Pools: e.environments.Stats(), Skipped: len(e.skipped()), Unfinished: e.sessions.Len()}
+	s := activity.Stats{Pools: e.environmentRegistry.Stats(), Skipped: len(e.skipped()), Unfinished: e.sessions.Len()}
 	e.counts.Read(&s)
 	logs := e.logs.Figures()
 	s.Collected, s.Output, s.OutputLost, s.Kept, s.KeepLimit = logs.Collected, logs.Written, logs.Lost, logs.Kept, logs.Limit
@@ -229,9 +228,9 @@ func (e *Engine) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	})
-	group.Go(func() { e.environments.Sample(ctx) })
+	group.Go(func() { e.environmentRegistry.Sample(ctx) })
 	group.Go(func() { e.rooms.Run(ctx) })
-	group.Go(func() { e.environments.Follow(ctx, e.restored.done) })
+	group.Go(func() { e.environmentRegistry.Follow(ctx, e.restored.done) })
 	for {
 		select {
 		case job := <-e.jobs.begin:
@@ -280,12 +279,12 @@ func (s *Services) Go(ctx context.Context, f func(context.Context)) error { retu
 func (e *Engine) watch(ctx context.Context) {
 	_ = e.cluster.Watch(ctx, func(id runtime.EnvironmentID) { // until ctx ends
 		if id != "" {
-			if p := e.environments.Pool(id); p != nil {
+			if p := e.environmentRegistry.Pool(id); p != nil {
 				p.Hint()
 			}
 			return
 		}
-		all, _ := e.environments.Pools()
+		all, _ := e.environmentRegistry.Pools()
 		for _, p := range all {
 			p.Hint()
 		}
@@ -295,21 +294,21 @@ func (e *Engine) watch(ctx context.Context) {
 func (e *Engine) newPool(alert pool.AlertRule) func(runtime.Environment, []runtime.Runner, map[runtime.RunnerID]int) *pool.Pool {
 	return func(env runtime.Environment, known []runtime.Runner, busy map[runtime.RunnerID]int) *pool.Pool {
 		return pool.New(env, known, pool.Options{
-			Cluster: leading{e.cluster, e.store}, Logger: e.logger, Alert: alert, Boot: e.boot, Busy: busy, Lacks: e.rooms.Lacks, Observe: e.observe, Ending: e.ending,
-			Draining: e.environments.Draining, Alerted: e.alerts.Add, Image: e.environments.ImageStatus,
+			Cluster: leaderCluster{e.cluster, e.store}, Logger: e.logger, Alert: alert, Boot: e.boot, Busy: busy, Lacks: e.rooms.Lacks, Observe: e.observe, Ending: e.ending,
+			Draining: e.environmentRegistry.Draining, Alerted: e.alerts.Add, Image: e.environmentRegistry.ImageStatus,
 		})
 	}
 }
 
-// A leading cluster removes runners only while this server leads. A server that was suspended may
+// A leaderCluster cluster removes runners only while this server leads. A server that was suspended may
 // still consider a runner idle that another server has handed out.
-type leading struct {
+type leaderCluster struct {
 	runtime.Cluster
 	store *store.Store
 }
 
 // Remove implements runtime.Cluster.
-func (c leading) Remove(ctx context.Context, id runtime.RunnerID) error {
+func (c leaderCluster) Remove(ctx context.Context, id runtime.RunnerID) error {
 	if err := c.store.Leads(ctx); err != nil {
 		return err
 	}
@@ -318,7 +317,7 @@ func (c leading) Remove(ctx context.Context, id runtime.RunnerID) error {
 
 // observe handles a runner's new state. The pool's loop calls it, so it must not block.
 func (e *Engine) observe(r runtime.Runner) {
-	e.runners.change(r)
+	e.runnerIndex.change(r)
 	if r.State.Before(runtime.RunnerStopping) {
 		return
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/files"
 	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/runtime/session"
+	"github.com/rockpool/rockpool/test/refusal"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -49,11 +50,11 @@ func TestClaimRunAndRelease(t *testing.T) {
 	if released, err := b.Runners.Release(asServer(t), r.ID); err != nil || !released {
 		t.Error(released, err)
 	}
-	if _, there := b.runners.get(r.ID); there {
+	if _, there := b.runnerIndex.get(r.ID); there {
 		t.Error("the released runner still exists")
 	}
 	_, err := b.Executions.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"true"}})
-	wantCode(t, err, runtime.CodeRunnerGone, "")
+	refusal.Want(t, err, runtime.CodeRunnerGone, "")
 }
 
 func TestOutcomes(t *testing.T) {
@@ -64,7 +65,7 @@ func TestOutcomes(t *testing.T) {
 		t.Errorf("%+v", x.End)
 	}
 	if x := b.run(t, r.ID, "nonesuch"); x.End.Outcome != runtime.OutcomeFailed || x.End.ExitCode != 127 || !strings.Contains(x.End.Message, "nonesuch") {
-		t.Errorf("%+v", x.End)
+		t.Errorf("got %+v, want FAILED with 127 that names the command", x.End)
 	}
 	limited, err := b.Executions.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"zeros", "5000"}, OutputLimit: ptr[int64](1024)})
 	if err != nil {
@@ -158,7 +159,7 @@ func TestStdin(t *testing.T) {
 		}
 	}
 	_, err = write("x", ptr[int64](100), false)
-	wantCode(t, err, runtime.CodeInvalidInput, "offset")
+	refusal.Want(t, err, runtime.CodeInvalidInput, "offset")
 	if typed, ok := errors.AsType[*runtime.Error](err); !ok || typed.Offset == nil || *typed.Offset != 11 {
 		t.Errorf("%v, want its offset to be 11", err)
 	}
@@ -169,18 +170,18 @@ func TestStdin(t *testing.T) {
 		t.Errorf("%+v", got.End)
 	}
 	if output, _ := b.events(t, x.ID, ""); output != "hello world" {
-		t.Errorf("%q", output)
+		t.Errorf("got %q, want \"hello world\"", output)
 	}
 	_, err = write("x", nil, false)
-	wantCode(t, err, runtime.CodeConflict, "")
+	refusal.Want(t, err, runtime.CodeConflict, "")
 	closed, err := b.Executions.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"sleep", "3600"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = b.Executions.WriteStdin(asServer(t), request.Stdin{ExecutionID: closed.ID, Data: []byte("x")})
-	wantCode(t, err, runtime.CodeInvalidInput, "executionId")
+	refusal.Want(t, err, runtime.CodeInvalidInput, "executionId")
 	_, err = b.Executions.WriteStdin(asServer(t), request.Stdin{ExecutionID: "nonesuch"})
-	wantCode(t, err, runtime.CodeExecutionNotFound, "")
+	refusal.Want(t, err, runtime.CodeExecutionNotFound, "")
 }
 
 func TestKeys(t *testing.T) {
@@ -208,7 +209,7 @@ func TestKeys(t *testing.T) {
 	other := in
 	other.EnvironmentID = "b"
 	_, err := b.Runners.Claim(asServer(t), other)
-	wantCode(t, err, runtime.CodeConflict, "")
+	refusal.Want(t, err, runtime.CodeConflict, "")
 
 	start := request.Start{RunnerID: ids[0], Command: []string{"echo", "once"}, Key: "k"}
 	first, err := b.Executions.Start(asServer(t), start)
@@ -222,19 +223,19 @@ func TestKeys(t *testing.T) {
 	}
 	start.Command = []string{"echo", "twice"}
 	_, err = b.Executions.Start(asServer(t), start)
-	wantCode(t, err, runtime.CodeConflict, "")
+	refusal.Want(t, err, runtime.CodeConflict, "")
 
 	if _, err := b.Runners.Release(asServer(t), ids[0]); err != nil {
 		t.Fatal(err)
 	}
 	_, err = b.Runners.Claim(asServer(t), in)
-	wantCode(t, err, runtime.CodeRunnerGone, "")
+	refusal.Want(t, err, runtime.CodeRunnerGone, "")
 	_, err = b.Runners.Claim(asServer(t), other)
-	wantCode(t, err, runtime.CodeConflict, "")
+	refusal.Want(t, err, runtime.CodeConflict, "")
 	b.stop()
 	b.start(t)
 	_, err = b.Runners.Claim(asServer(t), in)
-	wantCode(t, err, runtime.CodeRunnerGone, "") // a restart doesn't forget
+	refusal.Want(t, err, runtime.CodeRunnerGone, "") // a restart doesn't forget
 }
 
 func TestExecute(t *testing.T) {
@@ -254,15 +255,15 @@ func TestExecute(t *testing.T) {
 		t.Errorf("%+v", got.End)
 	}
 	if output, _ := b.events(t, x.ID, ""); output != "fed" {
-		t.Errorf("%q", output)
+		t.Errorf("got %q, want \"fed\"", output)
 	}
-	wait.For(t, "the runner is released", func() bool { _, there := b.runners.get(x.RunnerID); return !there })
+	wait.For(t, "the runner is released", func() bool { _, there := b.runnerIndex.get(x.RunnerID); return !there })
 	if again, err = b.Executions.Run(asServer(t), in); err != nil || again.ID != x.ID {
 		t.Errorf("the same key, after the runner was removed: %+v, %v", again, err)
 	}
 	in.Stdin = nil
 	_, err = b.Executions.Run(asServer(t), in)
-	wantCode(t, err, runtime.CodeConflict, "")
+	refusal.Want(t, err, runtime.CodeConflict, "")
 	if again, err = b.Executions.Run(asServer(t), request.Run{EnvironmentID: "a", Command: []string{"true"}, WaitFor: ptr(patient)}); err != nil {
 		t.Fatal(err)
 	}
@@ -306,7 +307,7 @@ func TestLateAndResumedSubscribersGetAllEvents(t *testing.T) {
 		if _, err := b.Executions.Events(asServer(t), other.ID, after); err == nil {
 			t.Errorf("cursor %q was taken", after)
 		} else {
-			wantCode(t, err, runtime.CodeInvalidInput, "after")
+			refusal.Want(t, err, runtime.CodeInvalidInput, "after")
 		}
 	}
 	pages, after := 0, ""
@@ -353,7 +354,7 @@ func TestPoolsAreWatched(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = b.Environments.WatchPools(ctx, "none")
-	wantCode(t, err, runtime.CodeEnvironmentNotFound, "")
+	refusal.Want(t, err, runtime.CodeEnvironmentNotFound, "")
 	b.environment(t, "a", 2)
 	for s := range all {
 		if s.EnvironmentID == "a" && s.Idle == 2 {
@@ -400,11 +401,11 @@ func TestInvalidInputIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			test.in.RunnerID = r.ID
 			_, err := b.Executions.Start(asServer(t), test.in)
-			wantCode(t, err, runtime.CodeInvalidInput, test.field)
+			refusal.Want(t, err, runtime.CodeInvalidInput, test.field)
 			_, err = b.Executions.Run(asServer(t), request.Run{EnvironmentID: "a", Command: test.in.Command, CommandLine: test.in.CommandLine, Shell: test.in.Shell,
 				Variables: test.in.Variables, WorkingDirectory: test.in.WorkingDirectory, TimeLimit: test.in.TimeLimit, Key: test.in.Key})
 			if test.in.OutputLimit == nil {
-				wantCode(t, err, runtime.CodeInvalidInput, test.field)
+				refusal.Want(t, err, runtime.CodeInvalidInput, test.field)
 			}
 		})
 	}
@@ -412,29 +413,29 @@ func TestInvalidInputIsRefused(t *testing.T) {
 		t.Errorf("refused starts left %d executions, %v", page.Total, err)
 	}
 	_, err := b.Runners.Claim(asServer(t), request.Claim{EnvironmentID: "none"})
-	wantCode(t, err, runtime.CodeEnvironmentNotFound, "")
+	refusal.Want(t, err, runtime.CodeEnvironmentNotFound, "")
 	_, err = b.Runners.Claim(asServer(t), request.Claim{EnvironmentID: "a", InactivityTimeout: ptr(-1)})
-	wantCode(t, err, runtime.CodeInvalidInput, "inactivityTimeout")
+	refusal.Want(t, err, runtime.CodeInvalidInput, "inactivityTimeout")
 	_, err = b.Runners.Claim(asServer(t), request.Claim{EnvironmentID: "a", WaitFor: ptr(1 << 40)})
-	wantCode(t, err, runtime.CodeInvalidInput, "waitFor")
+	refusal.Want(t, err, runtime.CodeInvalidInput, "waitFor")
 	_, err = b.Files.Update(asServer(t), r.ID, "write", files.Update{Delete: []string{"a", ""}})
-	wantCode(t, err, runtime.CodeInvalidInput, "delete.1")
+	refusal.Want(t, err, runtime.CodeInvalidInput, "delete.1")
 	_, err = b.Files.Update(asServer(t), r.ID, "write", files.Update{Write: []runtime.FileWrite{{Path: "x\x00"}}})
-	wantCode(t, err, runtime.CodeInvalidInput, "write.0.path")
+	refusal.Want(t, err, runtime.CodeInvalidInput, "write.0.path")
 	_, err = b.Files.Move(asServer(t), r.ID, ".", "x", false)
-	wantCode(t, err, runtime.CodeInvalidInput, "from")
+	refusal.Want(t, err, runtime.CodeInvalidInput, "from")
 	_, err = b.Files.Move(asServer(t), r.ID, "x", "/workspace/", false)
-	wantCode(t, err, runtime.CodeInvalidInput, "to")
+	refusal.Want(t, err, runtime.CodeInvalidInput, "to")
 	_, err = b.Files.Move(asServer(t), r.ID, "none", "x", false)
-	wantCode(t, err, runtime.CodeFileError, "")
+	refusal.Want(t, err, runtime.CodeFileError, "")
 	_, err = b.Executions.Run(asServer(t), request.Run{EnvironmentID: "a", Command: []string{"true"}, Files: []runtime.FileWrite{{Path: ""}}})
-	wantCode(t, err, runtime.CodeInvalidInput, "files.0.path")
+	refusal.Want(t, err, runtime.CodeInvalidInput, "files.0.path")
 	_, _, _, err = b.output("none", "", 1)
-	wantCode(t, err, runtime.CodeExecutionNotFound, "")
+	refusal.Want(t, err, runtime.CodeExecutionNotFound, "")
 	_, err = b.Executions.Cancel(asServer(t), "none")
-	wantCode(t, err, runtime.CodeExecutionNotFound, "")
+	refusal.Want(t, err, runtime.CodeExecutionNotFound, "")
 	_, err = b.Runners.Renew(asServer(t), "none")
-	wantCode(t, err, runtime.CodeRunnerGone, "")
+	refusal.Want(t, err, runtime.CodeRunnerGone, "")
 	if released, err := b.Runners.Release(asServer(t), "none"); err != nil || released {
 		t.Error(released, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/test/clustertest"
+	"github.com/rockpool/rockpool/test/refusal"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -24,7 +25,7 @@ func TestEnvironments(t *testing.T) {
 		t.Fatalf("%+v, %v, %v", env, created, err)
 	}
 	_, _, err = put(request.Environment{IfRevision: ptr(0)})
-	wantCode(t, err, runtime.CodeConflict, "")
+	refusal.Want(t, err, runtime.CodeConflict, "")
 	env, created, err = put(request.Environment{})
 	if err != nil || created || env.Revision != 1 {
 		t.Errorf("a put without changes: %+v, %v, %v", env, created, err)
@@ -71,13 +72,13 @@ func TestEnvironments(t *testing.T) {
 		"variables.0.value":      {Variables: []runtime.Variable{{Name: "A", Value: "\x00"}}},
 	} {
 		_, _, err := put(in)
-		wantCode(t, err, runtime.CodeInvalidInput, field)
+		refusal.Want(t, err, runtime.CodeInvalidInput, field)
 	}
-	if now, _ := b.environments.Get("a"); now.Revision != 5 {
+	if now, _ := b.environmentRegistry.Get("a"); now.Revision != 5 {
 		t.Errorf("a refused put changed it: %+v", now)
 	}
 	_, _, err = b.Environments.Put(asServer(t), request.Environment{ID: "../x"})
-	wantCode(t, err, runtime.CodeInvalidInput, "id")
+	refusal.Want(t, err, runtime.CodeInvalidInput, "id")
 }
 
 func TestEnvironmentsSetAnInterpreter(t *testing.T) {
@@ -121,10 +122,10 @@ func TestEnvironmentsSetAnInterpreter(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := put(test.in)
-			wantCode(t, err, runtime.CodeInvalidInput, test.field)
+			refusal.Want(t, err, runtime.CodeInvalidInput, test.field)
 		})
 	}
-	if now, _ := b.environments.Get("a"); now.Revision != 1 {
+	if now, _ := b.environmentRegistry.Get("a"); now.Revision != 1 {
 		t.Errorf("a refused put changed it: %+v", now)
 	}
 	if env, err = put(request.Environment{PoolSize: ptr(4)}); err != nil || env.Warm == nil || env.RunnerRevision != 1 {
@@ -152,23 +153,23 @@ func TestEnvironmentsChangeTheirTenant(t *testing.T) {
 	if err != nil || r.Environment.Tenant != "t" {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if now, ok := b.runners.get(held.ID); !ok || now.State != runtime.RunnerClaimed || now.Tenant() != runtime.DefaultTenant {
+	if now, ok := b.runnerIndex.get(held.ID); !ok || now.State != runtime.RunnerClaimed || now.Tenant() != runtime.DefaultTenant {
 		t.Errorf("%+v", now)
 	}
 }
 
-// A pinning cluster pins each image to one digest, and counts the calls.
-type pinning struct {
+// A pinningCluster cluster pins each image to one digest, and counts the calls.
+type pinningCluster struct {
 	*clustertest.Fake
 	calls *atomic.Int64
 }
 
-func (c pinning) PinImage(context.Context, string) (runtime.ImagePin, error) {
+func (c pinningCluster) PinImage(context.Context, string) (runtime.ImagePin, error) {
 	c.calls.Add(1)
 	return runtime.ImagePin{Digest: "sha256:1"}, nil
 }
 
-func (pinning) ImageStatus(runtime.ImagePin) runtime.ImageStatus { return runtime.ImageStatus{} }
+func (pinningCluster) ImageStatus(runtime.ImagePin) runtime.ImageStatus { return runtime.ImageStatus{} }
 
 // TestImagesAreResolvedForTheOwnerOnly checks that a refused put says nothing about another tenant's
 // environment: warm runners can't be without isolation.
@@ -176,7 +177,7 @@ func TestImagesAreResolvedForTheOwnerOnly(t *testing.T) {
 	b := newBed(t)
 	b.stop()
 	calls := new(atomic.Int64)
-	b.cluster = pinning{b.fake, calls}
+	b.cluster = pinningCluster{b.fake, calls}
 	b.start(t)
 	in := request.Environment{ID: "a", Image: ptr("x"), PoolSize: ptr(0), Warm: &runtime.Warm{Interpreter: runtime.InterpreterPython, Modules: []string{"json"}}}
 	if _, _, err := b.Environments.Put(as(t, "t"), in); err != nil || calls.Load() != 1 {
@@ -184,7 +185,7 @@ func TestImagesAreResolvedForTheOwnerOnly(t *testing.T) {
 	}
 	for _, isolation := range []runtime.Isolation{runtime.IsolationNamespaces, runtime.IsolationNone} {
 		_, _, err := b.Environments.Put(as(t, "u"), request.Environment{ID: "a", Image: ptr("x"), Isolation: &isolation})
-		wantCode(t, err, runtime.CodeConflict, "")
+		refusal.Want(t, err, runtime.CodeConflict, "")
 	}
 	if calls.Load() != 1 {
 		t.Errorf("%d calls, want 1", calls.Load())
@@ -213,7 +214,7 @@ func TestIDsOfDeletedEnvironments(t *testing.T) {
 	if err != nil || !remove("t") {
 		t.Fatal(err)
 	}
-	wantCode(t, put("u"), runtime.CodeConflict, "")
+	refusal.Want(t, put("u"), runtime.CodeConflict, "")
 	if err := put("t"); err != nil {
 		t.Errorf("its own tenant: %v", err)
 	}
@@ -223,7 +224,7 @@ func TestIDsOfDeletedEnvironments(t *testing.T) {
 	if released, err := b.Runners.Release(asServer(t), r.ID); err != nil || !released {
 		t.Errorf("%v, %v", released, err)
 	}
-	wait.For(t, "the id is free", func() bool { return b.environments.Pool("a") == nil })
+	wait.For(t, "the id is free", func() bool { return b.environmentRegistry.Pool("a") == nil })
 	if err := put("u"); err != nil || !remove("u") {
 		t.Error(err)
 	}

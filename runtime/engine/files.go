@@ -16,7 +16,7 @@ type Files struct{ e *Engine }
 
 // List lists files; see [files.Access.Files].
 func (s *Files) List(ctx context.Context, id runtime.RunnerID, dir string, recursive bool) ([]runtime.File, error) {
-	return audit.Do(ctx, s.e.auth, "files", s.e.runner(id), func() ([]runtime.File, error) { return s.e.files.Files(ctx, id, dir, recursive) })
+	return audit.Do(ctx, s.e.auth, "files", s.e.runner(id), func() ([]runtime.File, error) { return s.e.fileAccess.Files(ctx, id, dir, recursive) })
 }
 
 // Get returns a file, and whether it exists; see [files.Access.File].
@@ -24,17 +24,17 @@ func (s *Files) Get(ctx context.Context, id runtime.RunnerID, path string, follo
 	if err := s.e.auth.See(ctx, "file", s.e.runner(id)); err != nil {
 		return runtime.File{}, false, err
 	}
-	return s.e.files.File(ctx, id, path, follow)
+	return s.e.fileAccess.File(ctx, id, path, follow)
 }
 
 // Search searches files; see [files.Access.SearchFiles].
 func (s *Files) Search(ctx context.Context, id runtime.RunnerID, search files.Search) (runtime.FileSearch, error) {
-	return audit.Do(ctx, s.e.auth, "searchFiles", s.e.runner(id), func() (runtime.FileSearch, error) { return s.e.files.SearchFiles(ctx, id, search) })
+	return audit.Do(ctx, s.e.auth, "searchFiles", s.e.runner(id), func() (runtime.FileSearch, error) { return s.e.fileAccess.SearchFiles(ctx, id, search) })
 }
 
 // Watch reports changes of files; see [files.Access.WatchFiles].
 func (s *Files) Watch(ctx context.Context, id runtime.RunnerID, dir string, recursive bool) (*files.Watch, error) {
-	return audit.Do(ctx, s.e.auth, "fileChanges", s.e.runner(id), func() (*files.Watch, error) { return s.e.files.WatchFiles(ctx, id, dir, recursive) })
+	return audit.Do(ctx, s.e.auth, "fileChanges", s.e.runner(id), func() (*files.Watch, error) { return s.e.fileAccess.WatchFiles(ctx, id, dir, recursive) })
 }
 
 // OpenFile opens a file; see [files.Access.OpenFile].
@@ -42,23 +42,23 @@ func (s *Files) OpenFile(ctx context.Context, id runtime.RunnerID, path string, 
 	if err := s.e.auth.See(ctx, "file", s.e.runner(id)); err != nil {
 		return runtime.File{}, nil, err
 	}
-	return s.e.files.OpenFile(ctx, id, path, offset)
+	return s.e.fileAccess.OpenFile(ctx, id, path, offset)
 }
 
 // Update writes, empties and deletes files; see [files.Access.UpdateFiles].
 func (s *Files) Update(ctx context.Context, id runtime.RunnerID, field string, of files.Update) (files.Updated, error) {
-	return audit.Do(ctx, s.e.auth, "updateFiles", s.e.runner(id), func() (files.Updated, error) { return s.e.files.UpdateFiles(ctx, id, field, of) })
+	return audit.Do(ctx, s.e.auth, "updateFiles", s.e.runner(id), func() (files.Updated, error) { return s.e.fileAccess.UpdateFiles(ctx, id, field, of) })
 }
 
 // Move moves a file; see [files.Access.MoveFile].
 func (s *Files) Move(ctx context.Context, id runtime.RunnerID, from, to string, protected bool) (runtime.File, error) {
-	return audit.Do(ctx, s.e.auth, "moveFile", s.e.runner(id), func() (runtime.File, error) { return s.e.files.MoveFile(ctx, id, from, to, protected) })
+	return audit.Do(ctx, s.e.auth, "moveFile", s.e.runner(id), func() (runtime.File, error) { return s.e.fileAccess.MoveFile(ctx, id, from, to, protected) })
 }
 
 // Upload writes a file; see [files.Access.UploadFile].
 func (s *Files) Upload(ctx context.Context, id runtime.RunnerID, path string, mode uint32, protected bool, size int64, content io.Reader) (runtime.File, error) {
 	return audit.Do(ctx, s.e.auth, "uploadFile", s.e.runner(id), func() (runtime.File, error) {
-		return s.e.files.UploadFile(ctx, id, path, mode, protected, size, content)
+		return s.e.fileAccess.UploadFile(ctx, id, path, mode, protected, size, content)
 	})
 }
 
@@ -66,7 +66,7 @@ func (s *Files) Upload(ctx context.Context, id runtime.RunnerID, path string, mo
 type reach struct{ e *Engine }
 
 // Runner returns a runner that isn't gone, and whether there is one.
-func (r reach) Runner(id runtime.RunnerID) (runtime.Runner, bool) { return r.e.runners.get(id) }
+func (r reach) Runner(id runtime.RunnerID) (runtime.Runner, bool) { return r.e.runnerIndex.get(id) }
 
 // Use marks a runner's claim as used until done is called.
 func (r reach) Use(ctx context.Context, id runtime.RunnerID) (done func(), err error) {

@@ -15,6 +15,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/runtime/ticket"
+	"github.com/rockpool/rockpool/test/refusal"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -85,7 +86,7 @@ func TestHolderGetsANewRunnerAfterRelease(t *testing.T) {
 		},
 		"crashed": func(r runtime.Runner) {
 			b.fake.Kill(r.ID, runtime.GoneAgentDied)
-			wait.For(t, "it has ended", func() bool { _, there := b.runners.get(r.ID); return !there })
+			wait.For(t, "it has ended", func() bool { _, there := b.runnerIndex.get(r.ID); return !there })
 		},
 		"deleted": func(runtime.Runner) {
 			if _, err := b.Environments.Delete(asServer(t), "a", true); err != nil {
@@ -128,7 +129,7 @@ func TestHolderGetsANewRunnerAfterRelease(t *testing.T) {
 	b.fake.Kill(b.session(t, in, false).ID, runtime.GoneAgentDied)
 	wait.For(t, "no holder is known", func() (none bool) {
 		none = true
-		for range b.runners.byHolder.Range {
+		for range b.runnerIndex.byHolder.Range {
 			none = false
 		}
 		return none
@@ -145,9 +146,9 @@ func TestHolderGetsANewRunnerIfItsRunnerIsRemovedMeanwhile(t *testing.T) {
 	if _, err := b.Runners.Release(asServer(t), first.ID); err != nil {
 		t.Fatal(err)
 	}
-	wait.For(t, "it has ended", func() bool { _, there := b.runners.get(first.ID); return !there })
-	b.runners.byID.Store(first.ID, first) // as if this update arrived late
-	b.runners.recordHolder(first)
+	wait.For(t, "it has ended", func() bool { _, there := b.runnerIndex.get(first.ID); return !there })
+	b.runnerIndex.byID.Store(first.ID, first) // as if this update arrived late
+	b.runnerIndex.recordHolder(first)
 	if next := b.session(t, in, false); next.ID == first.ID {
 		t.Errorf("%s was gone", next.ID)
 	}
@@ -171,7 +172,7 @@ func TestResumedClaimIsRenewed(t *testing.T) {
 		t.Errorf("%+v, then %+v", again, last)
 	}
 	_, _, err := b.Runners.ClaimOrResume(asServer(t), request.Claim{EnvironmentID: "a", Holder: ptr("eve")})
-	wantCode(t, err, runtime.CodeEnvironmentNotFound, "")
+	refusal.Want(t, err, runtime.CodeEnvironmentNotFound, "")
 }
 
 // TestHoldersAreScopedByTenantAndEnvironment checks that different scopes, environments and names
@@ -209,15 +210,15 @@ func TestInvalidHoldersAreRefused(t *testing.T) {
 	b.environment(t, "a", 1)
 	for _, bad := range []string{"", strings.Repeat("x", 201), "a\nb", "\x00", "\x7f", "\u0085", "\xff"} {
 		_, _, err := b.Runners.ClaimOrResume(asServer(t), request.Claim{EnvironmentID: "a", Holder: &bad})
-		wantCode(t, err, runtime.CodeInvalidInput, "holder")
-		if err != nil && !strings.Contains(err.Error(), "1 to 200 bytes") {
-			t.Error(err)
+		refusal.Want(t, err, runtime.CodeInvalidInput, "holder")
+		if !strings.Contains(runtime.MessageOf(err), "200") {
+			t.Errorf("got %v, want the limit of 200 bytes", err)
 		}
 		_, err = b.Tickets.Open(asServer(t), request.Claim{EnvironmentID: "a", Holder: &bad})
-		wantCode(t, err, runtime.CodeInvalidInput, "holder")
+		refusal.Want(t, err, runtime.CodeInvalidInput, "holder")
 	}
 	_, _, err := b.Runners.ClaimOrResume(asServer(t), request.Claim{EnvironmentID: "a", Holder: ptr("x"), Key: "k"})
-	wantCode(t, err, runtime.CodeInvalidInput, "holder")
+	refusal.Want(t, err, runtime.CodeInvalidInput, "holder")
 	b.session(t, request.Claim{EnvironmentID: "a", Holder: ptr(strings.Repeat("ä", 100))}, false)
 }
 
@@ -268,13 +269,13 @@ func (b *bed) starved(t *testing.T) (start func()) {
 	return start
 }
 
-// noticed is a context that also reports when something begins to wait for its end.
-type noticed struct {
+// noticedContext is a context that also reports when something begins to wait for its end.
+type noticedContext struct {
 	context.Context
 	waits func()
 }
 
-func (c noticed) Done() <-chan struct{} { c.waits(); return c.Context.Done() }
+func (c noticedContext) Done() <-chan struct{} { c.waits(); return c.Context.Done() }
 
 type answer struct {
 	runner  runtime.Runner
@@ -315,7 +316,7 @@ func TestClaimsOfAHolderWaitTogether(t *testing.T) {
 		}
 	}
 	if _, total := b.usage.WaitingClaims(asServer(t), request.Waiting{}, 0, ""); total != 1 {
-		t.Errorf("%d claims wait", total)
+		t.Errorf("%d claims wait, want 1", total)
 	}
 	leave()
 	if got := wait.Receive(t, first, "the first one leaves"); !errors.Is(got.err, context.Canceled) {
@@ -352,11 +353,11 @@ func TestErrorOfAnotherClaimIsNotShared(t *testing.T) {
 	b.oneWaits(t)
 	in.WaitFor = ptr(600)
 	joined := make(chan struct{})
-	second := b.ask(noticed{asServer(t), sync.OnceFunc(func() { close(joined) })}, in)
+	second := b.ask(noticedContext{asServer(t), sync.OnceFunc(func() { close(joined) })}, in)
 	wait.Receive(t, joined, "the second one joins")
 	cancel(pool.ErrUnwanted)
 	if err := wait.Receive(t, errs, "the first one's error"); !errors.Is(err, pool.ErrUnwanted) {
-		t.Error(err)
+		t.Errorf("got %v, want %v", err, pool.ErrUnwanted)
 	}
 	b.oneWaits(t)
 	start()
@@ -385,7 +386,7 @@ func TestJoiningAClaimUsesUpTheWait(t *testing.T) {
 	key := request.HolderKey("a", claim.Claim)
 	call, _ := b.sticky.join(key)
 	joined := make(chan time.Time, 1)
-	got := b.ask(noticed{by(t, in), sync.OnceFunc(func() { joined <- time.Now() })}, in)
+	got := b.ask(noticedContext{by(t, in), sync.OnceFunc(func() { joined <- time.Now() })}, in)
 	at := wait.Receive(t, joined, "it joins")
 	wait.For(t, "its time is over", func() bool { return time.Since(at) > time.Second })
 	call.err = pool.ErrUnwanted

@@ -3,12 +3,12 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/request"
+	"github.com/rockpool/rockpool/test/refusal"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -81,19 +81,19 @@ func TestWaitingClaimsAreNotCountedAsRunners(t *testing.T) {
 	}()
 	wait.For(t, "it waits for a runner", func() bool { s, _ := b.Environments.PoolStatus(runtime.Environment{ID: "a"}); return s.Waiting == 1 })
 	_, err := b.Runners.Claim(as(t, "a"), request.Claim{EnvironmentID: "a"})
-	if got := refused(t, err); got.Quota != "runners" || got.Limit != 2 || got.Used != 1 || got.Pending != 1 || !strings.Contains(err.Error(), "holds 1 of at most 2 runners, and 1 of its claims are waiting") {
-		t.Errorf("%v: %+v", err, got)
+	if got, want := refused(t, err), (runtime.Exceeded{Quota: "runners", Limit: 2, Used: 1, Pending: 1}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if used := b.Callers.Usage(runtime.Tenant{ID: "a"}).Runners.Used; used != 1 {
-		t.Errorf("%d runners are used", used)
+		t.Errorf("%d runners are used, want 1", used)
 	}
 	close(starts)
 	if err := <-answer; err != nil {
 		t.Fatal(err)
 	}
 	_, err = b.Runners.Claim(as(t, "a"), request.Claim{EnvironmentID: "a"})
-	if got := refused(t, err); got.Used != 2 || got.Pending != 0 || strings.Contains(err.Error(), "claims wait") || b.Callers.Usage(runtime.Tenant{ID: "a"}).Runners.Used != 2 {
-		t.Errorf("%v: %+v", err, got)
+	if got, want := refused(t, err), (runtime.Exceeded{Quota: "runners", Limit: 2, Used: 2}); got != want || b.Callers.Usage(runtime.Tenant{ID: "a"}).Runners.Used != 2 {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 
@@ -128,7 +128,7 @@ func TestRunningBatchesWaitForQuotas(t *testing.T) {
 		return len(all) == 1
 	})
 	if used := b.Callers.Usage(runtime.Tenant{ID: "a"}).Waiting.Used; used != 0 {
-		t.Errorf("%d count", used)
+		t.Errorf("%d count, want 0", used)
 	}
 	b.config.Quotas.Remove("a")
 	if got := b.awaitBatch(t, batch.ID); got.Outcome != runtime.BatchCompleted {
@@ -140,7 +140,7 @@ func TestRunningBatchesWaitForQuotas(t *testing.T) {
 // also after a restart, that others' still start.
 func TestRunningBatchesAreLimitedPerTenant(t *testing.T) {
 	b := newBed(t)
-	b.batches.shares.Limit = 4
+	b.batchTable.shares.Limit = 4
 	shared := true
 	if _, _, err := b.Environments.Put(asServer(t), request.Environment{ID: "a", Shared: &shared, PoolSize: ptr(0)}); err != nil {
 		t.Fatal(err)
@@ -174,7 +174,7 @@ func TestRunningBatchesAreLimitedPerTenant(t *testing.T) {
 	}
 	b.stop()
 	b.start(t)
-	b.batches.shares.Limit = 4
+	b.batchTable.shares.Limit = 4
 	full()
 	for _, batch := range all {
 		if _, err := b.Batches.Cancel(asServer(t), batch.ID); err != nil {
@@ -182,7 +182,7 @@ func TestRunningBatchesAreLimitedPerTenant(t *testing.T) {
 		}
 		b.awaitBatch(t, batch.ID)
 	}
-	wait.For(t, "all have ended", func() bool { return b.batches.len() == 0 })
+	wait.For(t, "all have ended", func() bool { return b.batchTable.len() == 0 })
 	runs("t")
 	runs("t")
 	full()
@@ -210,5 +210,5 @@ func TestUnwantedRunnerDoesNotSpendALaterClaimsKey(t *testing.T) {
 		t.Error(err)
 	}
 	_, err = b.Runners.Claim(asServer(t), in)
-	wantCode(t, err, runtime.CodeRunnerGone, "")
+	refusal.Want(t, err, runtime.CodeRunnerGone, "")
 }

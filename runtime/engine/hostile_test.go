@@ -13,13 +13,14 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/test/clustertest"
+	"github.com/rockpool/rockpool/test/refusal"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
 // evil is a fake cluster whose agents answer as a test determines.
 type evil struct {
 	*clustertest.Fake
-	agent atomic.Pointer[func(net.Conn)] // nil: a good one
+	agent atomic.Pointer[func(net.Conn)] // nil means a good one
 	dials atomic.Int64
 }
 
@@ -137,7 +138,7 @@ func TestAgentThatIgnoresLimitsLosesItsRunner(t *testing.T) {
 	if x.End.Outcome != runtime.OutcomeOutputLimit || x.Usage.OutputBytes > 1<<20 {
 		t.Errorf("%+v after %d bytes", x.End, x.Usage.OutputBytes)
 	}
-	wait.For(t, "the runner is removed", func() bool { _, there := b.runners.get(r.ID); return !there })
+	wait.For(t, "the runner is removed", func() bool { _, there := b.runnerIndex.get(r.ID); return !there })
 }
 
 func TestBrokenStreamsAreReopened(t *testing.T) {
@@ -281,7 +282,7 @@ func TestRunIsIdempotent(t *testing.T) {
 		t.Errorf("%+v", x.End)
 	}
 	if n := b.fake.Starts(); n != 1 {
-		t.Errorf("%d runners", n)
+		t.Errorf("%d runners, want 1", n)
 	}
 }
 
@@ -312,11 +313,11 @@ func TestClosedStdin(t *testing.T) {
 		}
 	}
 	_, err = b.Executions.WriteStdin(asServer(t), request.Stdin{ExecutionID: x.ID, Data: []byte("def")})
-	wantCode(t, err, runtime.CodeConflict, "")
+	refusal.Want(t, err, runtime.CodeConflict, "")
 	if _, err := b.Runners.Release(asServer(t), r.ID); err != nil {
 		t.Fatal(err)
 	}
 	b.await(t, x.ID)
 	_, err = b.Executions.WriteStdin(asServer(t), request.Stdin{ExecutionID: x.ID, Data: []byte("def")})
-	wantCode(t, err, runtime.CodeRunnerGone, "")
+	refusal.Want(t, err, runtime.CodeRunnerGone, "")
 }

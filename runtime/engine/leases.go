@@ -26,7 +26,7 @@ type lease struct {
 }
 
 // grant calls lapse, in a goroutine of its own, once the lease of id hasn't been renewed for length;
-// 0: no lease.
+// 0 means no lease.
 func (all *leases) grant(id string, length time.Duration, lapse func()) {
 	if length == 0 {
 		return

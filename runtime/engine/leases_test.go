@@ -77,11 +77,11 @@ func TestLeasesBeginAgainAfterARestart(t *testing.T) {
 		}
 		b.lapse(t, id)
 	}
-	if end := b.await(t, x.ID).End; end.Outcome != runtime.OutcomeCancelled || !strings.Contains(end.Message, "lease of 3600 s") {
-		t.Errorf("the execution ended with %+v", end)
+	if end := b.await(t, x.ID).End; end.Outcome != runtime.OutcomeCancelled || !strings.Contains(end.Message, "3600") {
+		t.Errorf("the execution ended with %+v, want CANCELLED because of the lease of 3600 s", end)
 	}
-	if end := b.awaitBatch(t, l.ID); end.Outcome != runtime.BatchCancelled || !strings.Contains(end.Message, "lease of 3600 s") {
-		t.Errorf("the batch ended as %s: %s", end.Outcome, end.Message)
+	if end := b.awaitBatch(t, l.ID); end.Outcome != runtime.BatchCancelled || !strings.Contains(end.Message, "3600") {
+		t.Errorf("the batch ended as %s: %s, want CANCELLED because of the lease of 3600 s", end.Outcome, end.Message)
 	}
 	if b.leases.renew(string(x.ID)) || b.leases.renew(string(l.ID)) {
 		t.Error("a lease that has ended is renewed")

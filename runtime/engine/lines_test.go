@@ -8,6 +8,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/executions"
 	"github.com/rockpool/rockpool/runtime/request"
+	"github.com/rockpool/rockpool/test/refusal"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -43,7 +44,7 @@ func TestLines(t *testing.T) {
 	write("one\ntw", false)
 	wait.For(t, "it is printed", func() bool { _, got := lines(executions.LineQuery{}); return got == "1 one|2 tw" })
 	page, _ := lines(executions.LineQuery{})
-	if last := page.Lines[1]; !last.Open || page.Next != 2 || page.More || page.Total != 2 || last.At.Before(x.Marks.QueuedAt) {
+	if last := page.Lines[1]; !last.Open || page.Next != 2 || page.More || page.Total != 2 || last.At.Before(x.Timestamps.QueuedAt) {
 		t.Errorf("%+v", page)
 	}
 	write("o\nthree", true)
@@ -77,10 +78,10 @@ func TestLines(t *testing.T) {
 		"containing": {MaxLines: 1, Containing: ptr("")},
 	} {
 		_, err := b.Executions.Lines(asServer(t), x.ID, q)
-		wantCode(t, err, runtime.CodeInvalidInput, field)
+		refusal.Want(t, err, runtime.CodeInvalidInput, field)
 	}
 	_, err = b.Executions.Lines(asServer(t), x.ID, executions.LineQuery{MaxLines: 1, Skip: ptr(int64(-1))})
-	wantCode(t, err, runtime.CodeInvalidInput, "skip")
+	refusal.Want(t, err, runtime.CodeInvalidInput, "skip")
 	_, err = b.Executions.Lines(asServer(t), "none", executions.LineQuery{MaxLines: 1})
-	wantCode(t, err, runtime.CodeExecutionNotFound, "")
+	refusal.Want(t, err, runtime.CodeExecutionNotFound, "")
 }

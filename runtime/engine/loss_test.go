@@ -45,7 +45,7 @@ func (b *bed) causes(t *testing.T, id runtime.ExecutionID) (all []runtime.LossCa
 func TestLossCausesOfDamagedLogs(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(path string) error
-		want   runtime.LossCause // "": nothing is lost
+		want   runtime.LossCause // "" means nothing is lost
 	}{
 		"nothing":     {func(string) error { return nil }, ""},
 		"deleted":     {os.Remove, runtime.LossDeleted},
@@ -211,7 +211,7 @@ func TestEndOfALossIsKnownWithoutBeingStored(t *testing.T) {
 	x := b.run(t, b.claim(t, "a").ID, "echo", "x")
 	for from, want := range map[int64]runtime.LossCause{0: "", 2: runtime.LossStorageFull} {
 		x.Losses = []runtime.OutputLoss{{From: from, Cause: runtime.LossStorageFull}}
-		s := b.host.Resume(asServer(t), store.Unfinished{Execution: x}, nil, b.logs.Place(x.ID), b.notRestored)
+		s := b.host.Resume(asServer(t), store.Unfinished{Execution: x}, nil, b.logs.Location(x.ID), b.notRestored)
 		if cause, _ := s.Execution().LossAt(2); cause != want {
 			t.Errorf("from %d on: behind the log it is %q, not %q", from, cause, want)
 		}
@@ -337,11 +337,11 @@ func TestUnwritableStoreIsDown(t *testing.T) {
 // TestLogsOfOlderServersAreRead uses a log whose size an older server didn't record.
 func TestLogsOfOlderServersAreRead(t *testing.T) {
 	b := newBed(t)
-	x := runtime.Execution{ID: runtime.NewExecutionID(), State: runtime.ExecutionPending, Marks: runtime.Marks{QueuedAt: time.Now(), StartedAt: time.Now()}}
+	x := runtime.Execution{ID: runtime.NewExecutionID(), State: runtime.ExecutionPending, Timestamps: runtime.Timestamps{QueuedAt: time.Now(), StartedAt: time.Now()}}
 	if _, _, err := b.store.AddExecution(asServer(t), x, []byte("{}")); err != nil {
 		t.Fatal(err)
 	}
-	x.State, x.Usage.OutputBytes, x.Marks.FinishedAt = runtime.ExecutionFinished, 100, time.Now()
+	x.State, x.Usage.OutputBytes, x.Timestamps.FinishedAt = runtime.ExecutionFinished, 100, time.Now()
 	if _, err := b.store.FinishExecution(asServer(t), x, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -371,7 +371,7 @@ func TestWaitingRestoreLogsItsReason(t *testing.T) {
 	resumed := make(chan struct{})
 	go func() {
 		defer close(resumed)
-		if log := b.host.Resume(asServer(t), store.Unfinished{Execution: x}, nil, b.logs.Place(x.ID), b.notRestored).Log(); log.Next() != 2 {
+		if log := b.host.Resume(asServer(t), store.Unfinished{Execution: x}, nil, b.logs.Location(x.ID), b.notRestored).Log(); log.Next() != 2 {
 			t.Errorf("%+v", log)
 		}
 	}()

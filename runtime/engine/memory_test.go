@@ -8,6 +8,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/request"
+	"github.com/rockpool/rockpool/test/refusal"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -28,7 +29,7 @@ func TestRunsThatContinueKeepMemory(t *testing.T) {
 	large := make([]byte, 5<<20)
 	for name, c := range map[string]request.Case{"stdin": {Stdin: large}, "expected": {Expected: large}} {
 		_, _, err := b.Batches.Run(asServer(t), request.Run{EnvironmentID: "a", Command: []string{"true"}, Key: name}, request.Batch{Cases: []request.Case{c}})
-		wantCode(t, err, runtime.CodeQuotaExceeded, "")
+		refusal.Want(t, err, runtime.CodeQuotaExceeded, "")
 	}
 }
 
@@ -48,7 +49,7 @@ func TestEnvironmentsShrinkAtTheShare(t *testing.T) {
 	}
 	used := func() int64 { n, _ := b.config.Memory.Usage(); return n }
 	full := b.config.Memory.Adopt("", 8<<20-used())
-	wantCode(t, put(request.Environment{Variables: text(30_100)}), runtime.CodeQuotaExceeded, "")
+	refusal.Want(t, put(request.Environment{Variables: text(30_100)}), runtime.CodeQuotaExceeded, "")
 	if err := errors.Join(put(request.Environment{PoolSize: ptr(0)}), put(request.Environment{Variables: text(10_000)})); err != nil {
 		t.Error(err)
 	}

@@ -41,9 +41,9 @@ func TestChangesOfOthersToEnvironmentsAreServed(t *testing.T) {
 		t.Helper()
 		cluster.Send("")
 		wait.For(t, what, func() bool {
-			env, there := b.environments.Get("a")
+			env, there := b.environmentRegistry.Get("a")
 			count := 0
-			for _, r := range b.runners.list(request.Runners{EnvironmentID: "a", States: []runtime.RunnerState{runtime.RunnerIdle}}) {
+			for _, r := range b.runnerIndex.list(request.Runners{EnvironmentID: "a", States: []runtime.RunnerState{runtime.RunnerIdle}}) {
 				if r.Environment.Resources.MemoryMiB != memory {
 					return false
 				}
@@ -52,7 +52,7 @@ func TestChangesOfOthersToEnvironmentsAreServed(t *testing.T) {
 			return there && env.Revision == revision && count == 2
 		})
 		for _, id := range held {
-			if r, there := b.runners.get(id); !there || r.State != runtime.RunnerClaimed {
+			if r, there := b.runnerIndex.get(id); !there || r.State != runtime.RunnerClaimed {
 				t.Errorf("%s: a claimed runner is %+v", what, r)
 			}
 		}
@@ -85,8 +85,8 @@ func TestChangesOfOthersToEnvironmentsAreServed(t *testing.T) {
 	remove()
 	cluster.Send("")
 	wait.For(t, "idle runners of one that was deleted are removed", func() bool {
-		_, there := b.environments.Get("a")
-		return !there && len(b.runners.list(request.Runners{EnvironmentID: "a"})) == len(held)
+		_, there := b.environmentRegistry.Get("a")
+		return !there && len(b.runnerIndex.list(request.Runners{EnvironmentID: "a"})) == len(held)
 	})
 	for _, id := range held {
 		if released, err := b.Runners.Release(asServer(t), id); err != nil || !released {

@@ -89,7 +89,7 @@ func TestUnreachableAgentKeepsItsRunner(t *testing.T) {
 	if x := b.await(t, x.ID); x.End.Outcome != runtime.OutcomeExited {
 		t.Errorf("%+v", x.End)
 	}
-	if _, there := b.runners.get(r.ID); !there {
+	if _, there := b.runnerIndex.get(r.ID); !there {
 		t.Error("its runner was removed")
 	}
 }

@@ -16,8 +16,7 @@ import (
 // wantQuota checks that err names a quota, and how much more is needed.
 func wantQuota(t *testing.T, err error, name, words string) {
 	t.Helper()
-	var e *runtime.Error
-	if !errors.As(err, &e) || e.Code != runtime.CodeQuotaExceeded || e.Exceeded == nil || e.Exceeded.Quota != name || !strings.Contains(e.Message, words) {
+	if got := refused(t, err); got.Quota != name || !strings.Contains(runtime.MessageOf(err), words) {
 		t.Errorf("got %v, want QUOTA_EXCEEDED of %s with %q", err, name, words)
 	}
 }
@@ -46,7 +45,7 @@ func TestReservationsCountAgainstQuotas(t *testing.T) {
 			t.Errorf("%s: %v is reserved, want %v", when, got, want)
 		}
 	}
-	wantQuota(t, put("huge", "physics", 1, 100_000, 1000), "memoryMiB", "this needs 100000 more")
+	wantQuota(t, put("huge", "physics", 1, 100_000, 1000), "memoryMiB", "100000 more")
 	wantQuota(t, put("fast", "physics", 1, 64, 21_000), "cpuMHz", "21000 more")
 	wantQuota(t, put("many", "physics", 5, 64, 100), "poolRunners", "5 more")
 	wantUse("after refusals", [3]int64{})
@@ -95,7 +94,7 @@ func TestReservationsCountAgainstQuotas(t *testing.T) {
 	b.config.Quotas.SetTenant(runtime.Tenant{ID: "physics", Quotas: runtime.Quotas{PoolRunners: &none}})
 	for i := range 20 {
 		id := runtime.EnvironmentID("c" + string(rune('a'+i)))
-		if _, exists := b.environments.Get(id); exists {
+		if _, exists := b.environmentRegistry.Get(id); exists {
 			wantQuota(t, put(id, "physics", 2, 64, 100), "poolRunners", "allows none")
 			if err := put(id, "physics", 0, 64, 100); err != nil {
 				t.Error(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/session"
 	"github.com/rockpool/rockpool/runtime/store"
-	"github.com/rockpool/rockpool/runtime/tenantusage"
+	"github.com/rockpool/rockpool/runtime/usage"
 )
 
 // restore restores environments, pools and executions. It waits for no runner: executions get their
@@ -30,8 +30,8 @@ func (e *Engine) restore(ctx context.Context) error {
 	if err := e.store.Lead(ctx); err != nil {
 		return fmt.Errorf("restore executions: %w", err)
 	}
-	if e.led != nil {
-		if err := e.led(ctx); err != nil {
+	if e.onLeader != nil {
+		if err := e.onLeader(ctx); err != nil {
 			return err
 		}
 	}
@@ -62,14 +62,14 @@ func (e *Engine) restore(ctx context.Context) error {
 	for _, r := range runners {
 		known[r.Environment.ID] = append(known[r.Environment.ID], r)
 		byID[r.ID] = r
-		e.runners.byID.Store(r.ID, pool.Adopted(r, e.boot))
-		e.runners.recordHolder(r)
+		e.runnerIndex.byID.Store(r.ID, pool.Adopted(r, e.boot))
+		e.runnerIndex.recordHolder(r)
 		e.usage.Adopt(r)
 		if r.Claim.Key != "" {
 			e.claims.Put(r.Claim.Key, r.Claim.Input, r.ID)
 		}
 	}
-	e.environments.Restore(environments)
+	e.environmentRegistry.Restore(environments)
 
 	// Sessions come before pools: pools report the ends of runners to them, and must know from the
 	// start which runners are in use.
@@ -86,12 +86,12 @@ func (e *Engine) restore(ctx context.Context) error {
 			busy[id]++
 		}
 	}
-	if err := e.environments.RestorePools(ctx, known, busy); err != nil {
+	if err := e.environmentRegistry.RestorePools(ctx, known, busy); err != nil {
 		return err
 	}
 	// Now that their pools exist, the sessions and coordinators run.
 	for _, s := range sessions {
-		if err := e.resume(s, e.environments.Pool(byID[s.Runner()].Environment.ID)); err != nil {
+		if err := e.resume(s, e.environmentRegistry.Pool(byID[s.Runner()].Environment.ID)); err != nil {
 			return err
 		}
 	}
@@ -123,7 +123,7 @@ func (e *Engine) resumeAll(ctx context.Context, unfinished []store.Unfinished, r
 			if r, ok := runners[u.Execution.RunnerID]; ok {
 				runner = &r
 			}
-			sessions[i] = e.host.Resume(ctx, u, runner, e.logs.Place(u.Execution.ID), e.notRestored)
+			sessions[i] = e.host.Resume(ctx, u, runner, e.logs.Location(u.Execution.ID), e.notRestored)
 			return nil
 		})
 	}
@@ -132,7 +132,7 @@ func (e *Engine) resumeAll(ctx context.Context, unfinished []store.Unfinished, r
 		e.sessions.Add(s)
 		x := s.Execution()
 		e.leaseExecution(x)
-		e.inputs.Adopt(x.Tenant, tenantusage.InputOf(x, s.Stored()))
+		e.inputs.Adopt(x.Tenant, usage.InputOf(x, s.Stored()))
 		if x.Batch == nil {
 			s.Keep(e.memory.Adopt(x.Tenant, bytesOfExecution(x)+s.Bytes()))
 			e.usage.Quotas.Of(x.Tenant).Adopt(quota.Executions, 1)
@@ -143,7 +143,7 @@ func (e *Engine) resumeAll(ctx context.Context, unfinished []store.Unfinished, r
 }
 
 // resume runs a session, and feeds its stdin with what an earlier server had not written yet. p is the
-// pool of its runner; nil: the runner doesn't exist.
+// pool of its runner; nil means the runner doesn't exist.
 func (e *Engine) resume(s *session.Session, p *pool.Pool) error {
 	if p == nil {
 		return e.jobs.Add(func(ctx context.Context) { s.Run(ctx, nil) })

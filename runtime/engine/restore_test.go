@@ -19,6 +19,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/runtime/session"
 	"github.com/rockpool/rockpool/runtime/store"
+	"github.com/rockpool/rockpool/test/refusal"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -77,11 +78,11 @@ func TestEndDuringDowntimeIsRestored(t *testing.T) {
 	x := b.startCommand(t, request.Start{RunnerID: r.ID, Command: []string{"count", "50", "2000"}})
 	b.stop()
 	b.exited(t, r.ID, x.ID)
-	over := x.Marks.QueuedAt.Add(time.Since(began)) // by the execution's clock
+	over := x.Timestamps.QueuedAt.Add(time.Since(began)) // by the execution's clock
 	b.start(t)
 	end := b.await(t, x.ID)
-	if end.End.Outcome != runtime.OutcomeExited || end.End.ExitCode != 7 || !end.Marks.StartedAt.Before(over) || !end.Marks.FirstOutputAt.Before(over) {
-		t.Errorf("%+v %+v", end.End, end.Marks)
+	if end.End.Outcome != runtime.OutcomeExited || end.End.ExitCode != 7 || !end.Timestamps.StartedAt.Before(over) || !end.Timestamps.FirstOutputAt.Before(over) {
+		t.Errorf("%+v %+v", end.End, end.Timestamps)
 	}
 	if output, _ := b.events(t, x.ID, ""); output != (&follower{lines: 50}).want() {
 		t.Errorf("%q", output)
@@ -245,7 +246,7 @@ func TestStdinContinuesAfterARestart(t *testing.T) {
 	b.stop()
 	b.start(t)
 	_, err := write("x", ptr[int64](9), false)
-	wantCode(t, err, runtime.CodeInvalidInput, "offset")
+	refusal.Want(t, err, runtime.CodeInvalidInput, "offset")
 	if n, err := write("three", nil, false); n != 13 || err != nil {
 		t.Error(n, err)
 	}
@@ -259,7 +260,7 @@ func TestStdinContinuesAfterARestart(t *testing.T) {
 		t.Errorf("%+v", end.End)
 	}
 	if output, _ := b.events(t, x.ID, ""); output != "one two three" {
-		t.Errorf("%q", output)
+		t.Errorf("got %q, want \"one two three\"", output)
 	}
 }
 
@@ -274,7 +275,7 @@ func TestClosedStdinStaysClosedAfterARestart(t *testing.T) {
 	b.stop()
 	b.start(t)
 	_, err := b.Executions.WriteStdin(asServer(t), request.Stdin{ExecutionID: x.ID, Data: []byte("more")})
-	wantCode(t, err, runtime.CodeConflict, "")
+	refusal.Want(t, err, runtime.CodeConflict, "")
 }
 
 // TestFedStdinStaysClosedAfterARestart restarts a server after the store has dropped a run's stdin.
@@ -297,7 +298,7 @@ func TestFedStdinStaysClosedAfterARestart(t *testing.T) {
 		b.stop()
 		b.start(t)
 		_, err = b.Executions.WriteStdin(asServer(t), request.Stdin{ExecutionID: x.ID, Data: []byte("more")})
-		wantCode(t, err, runtime.CodeConflict, "")
+		refusal.Want(t, err, runtime.CodeConflict, "")
 	}
 	settled("after restarts")
 	if _, err := b.Executions.Cancel(asServer(t), x.ID); err != nil {
@@ -329,7 +330,7 @@ func TestRunContinuesAfterARestart(t *testing.T) {
 	if output, _ := b.events(t, x.ID, ""); output != text {
 		t.Errorf("%d bytes", len(output))
 	}
-	wait.For(t, "its runner is removed", func() bool { _, there := b.runners.get(x.RunnerID); return !there })
+	wait.For(t, "its runner is removed", func() bool { _, there := b.runnerIndex.get(x.RunnerID); return !there })
 }
 
 // TestRunnerOfAnEndedRunIsReleasedAfterARestart kills the server between storing the end and the release.
@@ -353,7 +354,7 @@ func TestRunnerOfAnEndedRunIsReleasedAfterARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.start(t)
-	wait.For(t, "its runner is removed", func() bool { _, there := b.runners.get(x.RunnerID); return !there })
+	wait.For(t, "its runner is removed", func() bool { _, there := b.runnerIndex.get(x.RunnerID); return !there })
 }
 
 // TestUseKeepsTheClaim checks that a used runner doesn't expire, even across restarts, and that it
@@ -389,7 +390,7 @@ func TestUseKeepsTheClaim(t *testing.T) {
 	if end := b.await(t, x.ID).End; end.Outcome != runtime.OutcomeExited {
 		t.Errorf("%+v", end)
 	}
-	wait.For(t, "its claim expires", func() bool { _, there := b.runners.get(r.ID); return !there })
+	wait.For(t, "its claim expires", func() bool { _, there := b.runnerIndex.get(r.ID); return !there })
 }
 
 // TestRestoreWaitsForNoAgent also checks that known state is returned immediately.
@@ -463,8 +464,8 @@ func TestUnreadableRecordsAreSkippedAtRestore(t *testing.T) {
 		}
 		return activity.ComponentHealth{}
 	}
-	if c := restore(); c.Status != activity.HealthDegraded || !strings.HasPrefix(c.Message, "2 records skipped; the first: output of execution "+string(x.ID)) {
-		t.Errorf("%+v", c)
+	if c := restore(); c.Status != activity.HealthDegraded || !strings.HasPrefix(c.Message, "2 ") || !strings.Contains(c.Message, string(x.ID)) {
+		t.Errorf("got %+v, want DEGRADED with 2 records, the first of %s", c, x.ID)
 	}
 	b.endStdin(t, x.ID)
 	if end := b.await(t, x.ID).End; end.Outcome != runtime.OutcomeExited {

@@ -20,6 +20,7 @@ import (
 	"github.com/rockpool/rockpool/test/clock"
 	"github.com/rockpool/rockpool/test/clustertest"
 	"github.com/rockpool/rockpool/test/need"
+	"github.com/rockpool/rockpool/test/refusal"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -67,7 +68,7 @@ func TestStepsAgeNoExecution(t *testing.T) {
 			l, err = b.Batches.Get(asServer(t), l.ID)
 			return err != nil || l.State == runtime.BatchFinished
 		})
-		for _, at := range []time.Time{x.Marks.QueuedAt, x.Marks.FinishedAt, l.QueuedAt, l.FinishedAt} {
+		for _, at := range []time.Time{x.Timestamps.QueuedAt, x.Timestamps.FinishedAt, l.QueuedAt, l.FinishedAt} {
 			if at = at.Round(0); at.Before(before) || at.After(b.clock.Now().Round(0)) {
 				t.Errorf("after a step of %v an execution has the time %v, not after %v", step, at, before)
 			}
@@ -111,18 +112,18 @@ func TestOldExecutionsAreCollected(t *testing.T) {
 		t.Errorf("a reader in the middle got %v", kinds)
 	}
 	_, err = b.Executions.Events(asServer(t), x.ID, "")
-	wantCode(t, err, runtime.CodeExecutionNotFound, "")
+	refusal.Want(t, err, runtime.CodeExecutionNotFound, "")
 	_, _, _, err = b.output(x.ID, "", 1000)
-	wantCode(t, err, runtime.CodeExecutionNotFound, "")
+	refusal.Want(t, err, runtime.CodeExecutionNotFound, "")
 	if b.collected(t, running.ID) {
 		t.Error("one that runs was collected")
 	}
 	// Its key isn't free: nothing is started twice.
 	_, err = b.Executions.Start(asServer(t), in)
-	wantCode(t, err, runtime.CodeExecutionNotFound, "")
+	refusal.Want(t, err, runtime.CodeExecutionNotFound, "")
 	in.Command = []string{"true"}
 	_, err = b.Executions.Start(asServer(t), in)
-	wantCode(t, err, runtime.CodeConflict, "")
+	refusal.Want(t, err, runtime.CodeConflict, "")
 }
 
 // outputBytes returns the size of the files in the output directory.
@@ -285,13 +286,13 @@ func TestFullDisk(t *testing.T) {
 		_, err = file.Write(make([]byte, 4096))
 	}
 	if !errors.Is(err, unix.ENOSPC) {
-		t.Fatal(err)
+		t.Fatalf("got %v, want %v", err, unix.ENOSPC)
 	}
 	var ids []runtime.ExecutionID
 	for range 10_000 { // the log of the database has some room of its own
 		x, err := b.Executions.Start(asServer(t), request.Start{RunnerID: r.ID, Command: []string{"true"}})
 		if err != nil {
-			wantCode(t, err, runtime.CodeStorageFull, "")
+			refusal.Want(t, err, runtime.CodeStorageFull, "")
 			break
 		}
 		ids = append(ids, x.ID)
@@ -340,9 +341,9 @@ func TestUnremovableOutputStaysInTheQuota(t *testing.T) {
 	d.Unlock(t, filepath.Dir(b.logs.Path(x.ID)))
 	wait.For(t, "all is well", func() bool { return b.component(t, "retention").Status == activity.HealthOK })
 	if _, err := os.Stat(b.logs.Path(x.ID)); !errors.Is(err, os.ErrNotExist) {
-		t.Error("its output still exists", err)
+		t.Errorf("its output still exists got %v, want %v", err, os.ErrNotExist)
 	}
 	if used, _ := b.logs.Quota().Used(); used != 0 {
-		t.Errorf("%d bytes are counted", used)
+		t.Errorf("%d bytes are counted, want 0", used)
 	}
 }

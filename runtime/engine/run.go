@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/audit"
 	"github.com/rockpool/rockpool/runtime/files"
 	"github.com/rockpool/rockpool/runtime/pool"
@@ -106,17 +107,17 @@ func (s *Batches) Run(ctx context.Context, in request.Run, of request.Batch) (b 
 
 // running authorises, acts and records for a caller that runs something: it calls run with the caller's
 // tenant, environment and scope of keys.
-func (e *Engine) running(ctx context.Context, in request.Run, kind string, run func(in request.Run) (id string, err error)) (err error) {
-	id, asked := "", in.EnvironmentID
-	defer func() { e.auth.Made(ctx, "run", kind, id, in.Tenant, err) }()
-	p, err := e.auth.Allow(ctx, "run")
-	if err != nil {
-		return err
-	}
-	in.Tenant, in.EnvironmentID = e.claimant(p, asked)
-	in.Keys = p.Keys()
-	id, err = run(in)
-	return noEnvironment(err, asked, in.EnvironmentID)
+func (e *Engine) running(ctx context.Context, in request.Run, kind string, run func(in request.Run) (id string, err error)) error {
+	made := audit.NewMade(kind, "")
+	return e.auth.Make(ctx, "run", made, func(p access.Principal) (err error) {
+		asked := in.EnvironmentID
+		in.Tenant, in.EnvironmentID = e.claimant(p, asked)
+		in.Keys = p.Keys()
+		if made.ID, err = run(in); err == nil {
+			made.Tenant = in.Tenant
+		}
+		return noEnvironment(err, asked, in.EnvironmentID)
+	})
 }
 
 // runOnce calls whole. With a key, only the first call does so; others get its result, and it continues
@@ -177,7 +178,7 @@ func (e *Engine) fill(ctx context.Context, id runtime.RunnerID, write []runtime.
 	if len(write) == 0 {
 		return nil
 	}
-	updated, err := e.files.UpdateFiles(ctx, id, "files", files.Update{Write: write, Protected: protected})
+	updated, err := e.fileAccess.UpdateFiles(ctx, id, "files", files.Update{Write: write, Protected: protected})
 	if err == nil && len(updated.Failed) > 0 {
 		err = runtime.Errorf(runtime.CodeStorageFull, "%s: %s", updated.Failed[0].Path, updated.Failed[0].Message)
 	}

@@ -89,7 +89,7 @@ type Runners struct{ e *Engine }
 
 func (e *Engine) runner(id runtime.RunnerID) audit.Object {
 	return audit.Object{Kind: audit.OfRunner, ID: string(id), Find: func(p access.Principal) (runtime.TenantID, error) {
-		r, ok := e.runners.get(id)
+		r, ok := e.runnerIndex.get(id)
 		if !ok {
 			return audit.WholeServer, runtime.Gone(id)
 		}
@@ -103,7 +103,7 @@ func (s *Runners) Get(ctx context.Context, id runtime.RunnerID) (runtime.Runner,
 	if err != nil {
 		return runtime.Runner{}, false, err
 	}
-	r, ok := s.e.runners.get(id)
+	r, ok := s.e.runnerIndex.get(id)
 	if !ok || !p.SeesRunner(r) {
 		return runtime.Runner{}, false, nil
 	}
@@ -121,7 +121,7 @@ func (s *Runners) List(ctx context.Context, filter request.Runners) ([]runtime.R
 		return nil, err
 	}
 	filter.Sees = p.SeesRunner
-	return s.e.runners.list(filter), nil
+	return s.e.runnerIndex.list(filter), nil
 }
 
 // Usage returns what is used in a runner. It returns nil if the runner isn't CLAIMED, or if its agent
@@ -153,7 +153,7 @@ func (s *Runners) Watch(ctx context.Context, id runtime.EnvironmentID) (<-chan e
 	if err != nil {
 		return nil, err
 	}
-	watched, err := s.e.environments.Watched(p, id)
+	watched, err := s.e.environmentRegistry.Watched(p, id)
 	if err != nil {
 		return nil, err
 	}
@@ -161,8 +161,8 @@ func (s *Runners) Watch(ctx context.Context, id runtime.EnvironmentID) (<-chan e
 	if watched != nil {
 		ended = watched.Closed()
 	}
-	w := s.e.runners.feed.Watch(id, p.SeesRunner, func(put func(runtime.Runner)) {
-		for _, r := range s.e.runners.list(request.Runners{EnvironmentID: id}) {
+	w := s.e.runnerIndex.feed.Watch(id, p.SeesRunner, func(put func(runtime.Runner)) {
+		for _, r := range s.e.runnerIndex.list(request.Runners{EnvironmentID: id}) {
 			put(r)
 		}
 	})
@@ -170,11 +170,11 @@ func (s *Runners) Watch(ctx context.Context, id runtime.EnvironmentID) (<-chan e
 	err = s.e.jobs.Go(ctx, func(ctx context.Context) {
 		defer close(out)
 		defer s.e.counts.Subscription(activity.WatchRunners)()
-		defer s.e.runners.feed.Remove(w)
+		defer s.e.runnerIndex.feed.Remove(w)
 		w.Send(ctx, ended, out)
 	})
 	if err != nil {
-		s.e.runners.feed.Remove(w)
+		s.e.runnerIndex.feed.Remove(w)
 	}
 	return out, err
 }
@@ -186,7 +186,7 @@ func (s *Runners) TaskEvents(ctx context.Context, id runtime.RunnerID) ([]runtim
 	if err != nil {
 		return nil, err
 	}
-	if r, ok := s.e.runners.get(id); ok && !p.SeesRunner(r) || !ok && !p.AllTenants {
+	if r, ok := s.e.runnerIndex.get(id); ok && !p.SeesRunner(r) || !ok && !p.AllTenants {
 		return []runtime.TaskEvent{}, nil
 	}
 	return s.e.cluster.TaskEvents(ctx, id)
@@ -232,8 +232,8 @@ func (e *Engine) release(ctx context.Context, id runtime.RunnerID) (bool, error)
 
 // poolOf returns the pool of a runner, or RUNNER_GONE.
 func (e *Engine) poolOf(id runtime.RunnerID) (*pool.Pool, error) {
-	if r, ok := e.runners.get(id); ok {
-		if p := e.environments.Pool(r.Environment.ID); p != nil {
+	if r, ok := e.runnerIndex.get(id); ok {
+		if p := e.environmentRegistry.Pool(r.Environment.ID); p != nil {
 			return p, nil
 		}
 	}

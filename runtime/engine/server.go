@@ -29,7 +29,7 @@ func (s *Server) Health(ctx context.Context) (activity.Health, error) {
 	health.Attacks = nil
 	health.Components = slices.DeleteFunc(slices.Clone(health.Components), func(c activity.ComponentHealth) bool {
 		id, isPool := strings.CutPrefix(c.Name, activity.PoolComponent)
-		env, ok := s.e.environments.Get(runtime.EnvironmentID(id))
+		env, ok := s.e.environmentRegistry.Get(runtime.EnvironmentID(id))
 		return isPool && (!ok || !p.SeesEnvironment(env))
 	})
 	// The status must not depend on pools that the caller doesn't see.
@@ -47,7 +47,7 @@ func (s *Server) Health(ctx context.Context) (activity.Health, error) {
 func (e *Engine) Health(ctx context.Context) activity.Health { return e.health.Health(ctx) }
 
 // Draining reports whether the cluster is being drained.
-func (e *Engine) Draining() bool { return e.environments.Draining() }
+func (e *Engine) Draining() bool { return e.environmentRegistry.Draining() }
 
 // Activity returns counts of what happens now, of the caller's tenant or of all.
 func (s *Server) Activity(ctx context.Context) (runtime.Activity, error) {

@@ -176,7 +176,7 @@ func TestFullAuditLogRefusesRecordedOperations(t *testing.T) {
 			continue
 		}
 		if err := call(nobody, method, name); runtime.CodeOf(err) != runtime.CodeForbidden {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want FORBIDDEN", name, err)
 		}
 		if err := log.Flush(t.Context()); err != nil {
 			t.Fatal(err)

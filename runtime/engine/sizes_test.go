@@ -42,7 +42,7 @@ func (b *bed) sizes(t *testing.T, id runtime.ExecutionID, after string, asked bo
 	}
 }
 
-// TestOnlyReadersWithResizesGetTerminalSizes checks that they get each size once, in its place,
+// TestOnlyReadersWithResizesGetTerminalSizes checks that they get each size once, at its position,
 // from every cursor and across a restart, and that other readers get none.
 func TestOnlyReadersWithResizesGetTerminalSizes(t *testing.T) {
 	b := newBed(t)
@@ -102,7 +102,7 @@ func TestSilentTerminalIsRestoredAsRunning(t *testing.T) {
 	b.stop()
 	b.start(t)
 	got, err := b.Executions.Get(asServer(t), x.ID, 0)
-	if err != nil || got.State != runtime.ExecutionRunning || !got.Marks.FirstOutputAt.IsZero() {
+	if err != nil || got.State != runtime.ExecutionRunning || !got.Timestamps.FirstOutputAt.IsZero() {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if _, err := b.Executions.Cancel(asServer(t), x.ID); err != nil {

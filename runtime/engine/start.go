@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/rockpool/rockpool/runtime"
+	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/audit"
 	"github.com/rockpool/rockpool/runtime/executions"
 	"github.com/rockpool/rockpool/runtime/output"
@@ -12,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/runtime/session"
 	"github.com/rockpool/rockpool/runtime/store"
-	"github.com/rockpool/rockpool/runtime/tenantusage"
+	"github.com/rockpool/rockpool/runtime/usage"
 )
 
 // Executions serves executions to callers; see [executions.Service].
@@ -43,28 +44,28 @@ func (s *Executions) Start(ctx context.Context, in request.Start) (started runti
 // with the runner's tenant and the caller's scope of keys. It replaces a runner that the caller doesn't
 // see by an id that never existed. That id is refused like one of a runner that is gone, but only after
 // start has checked whether the key was used before.
-func (e *Engine) starting(ctx context.Context, in request.Start, kind string, start func(in request.Start) (id string, err error)) (err error) {
-	id, asked := "", in.RunnerID
-	defer func() { e.auth.Made(ctx, "startExecution", kind, id, in.Tenant, err) }()
-	p, err := e.auth.Allow(ctx, "startExecution")
-	if err != nil {
+func (e *Engine) starting(ctx context.Context, in request.Start, kind string, start func(in request.Start) (id string, err error)) error {
+	made := audit.NewMade(kind, "")
+	return e.auth.Make(ctx, "startExecution", made, func(p access.Principal) (err error) {
+		if p.Grant != nil && in.Privileged {
+			return runtime.Errorf(runtime.CodeForbidden, "a grant can't start privileged executions")
+		}
+		asked := in.RunnerID
+		in.Tenant, in.Keys = p.Tenant, p.Keys()
+		r, ok := e.runnerIndex.get(asked)
+		switch {
+		case ok && !p.SeesRunner(r), !ok && p.Grant != nil && p.Grant.Runner != asked:
+			in.RunnerID = runtime.NewRunnerID()
+		case ok:
+			in.Tenant = r.Tenant()
+		}
+		if made.ID, err = start(in); err == nil {
+			made.Tenant = in.Tenant
+		} else if in.RunnerID != asked && runtime.CodeOf(err) == runtime.CodeRunnerGone {
+			return runtime.Gone(asked)
+		}
 		return err
-	}
-	if p.Grant != nil && in.Privileged {
-		return runtime.Errorf(runtime.CodeForbidden, "a grant can't start privileged executions")
-	}
-	in.Tenant, in.Keys = p.Tenant, p.Keys()
-	r, ok := e.runners.get(asked)
-	switch {
-	case ok && !p.SeesRunner(r), !ok && p.Grant != nil && p.Grant.Runner != asked:
-		in.RunnerID = runtime.NewRunnerID()
-	case ok:
-		in.Tenant = r.Tenant()
-	}
-	if id, err = start(in); in.RunnerID != asked && runtime.CodeOf(err) == runtime.CodeRunnerGone {
-		return runtime.Gone(asked)
-	}
-	return err
+	})
 }
 
 // start stores an execution and runs it in a session. A retry with the same key returns the stored
@@ -101,11 +102,11 @@ func (e *Engine) start(ctx context.Context, in request.Start, x runtime.Executio
 		}
 		taken.add(func() { e.usage.End(x.Tenant) })
 	}
-	x.Marks.QueuedAt = e.clock.Now()
+	x.Timestamps.QueuedAt = e.clock.Now()
 	begin := e.begin(ctx, in, x, runner.Environment)
 	encoded := begin.Encode()
 	begin.Encoded = int64(len(encoded))
-	input := tenantusage.InputOf(x, begin.Encoded)
+	input := usage.InputOf(x, begin.Encoded)
 	var kept *quota.Kept
 	if x.Batch != nil { // a batch that has begun isn't refused, and has the memory for all of its executions
 		e.inputs.Adopt(x.Tenant, input)
@@ -126,7 +127,7 @@ func (e *Engine) start(ctx context.Context, in request.Start, x runtime.Executio
 		return e.repeated(stored, x, err)
 	}
 	taken.keep()
-	s := e.host.New(runner, x, begin, output.New(e.logs.Place(x.ID)))
+	s := e.host.New(runner, x, begin, output.New(e.logs.Location(x.ID)))
 	s.Keep(kept)
 	e.sessions.Add(s)
 	e.leaseExecution(x)
@@ -134,7 +135,7 @@ func (e *Engine) start(ctx context.Context, in request.Start, x runtime.Executio
 	if err := e.jobs.Add(func(ctx context.Context) { s.Run(ctx, p) }); err != nil {
 		return runtime.Execution{}, err // it is recorded, so the next server starts it
 	}
-	if r, ok := e.runners.get(runner.ID); !ok || r.State != runtime.RunnerClaimed {
+	if r, ok := e.runnerIndex.get(runner.ID); !ok || r.State != runtime.RunnerClaimed {
 		s.RunnerGone(r.GoneReason) // the runner was gone before observe could find the session
 	}
 	return x, nil
@@ -169,7 +170,7 @@ func (e *Engine) complete(x *runtime.Execution, in request.Start, runner runtime
 }
 
 func (e *Engine) begin(ctx context.Context, in request.Start, x runtime.Execution, env runtime.Environment) session.Begin {
-	begin := session.Begin{Queued: e.boot.Moment(x.Marks.QueuedAt), Dir: in.WorkingDirectory, Input: in.Input, Fed: x.Batch != nil}
+	begin := session.Begin{Queued: e.boot.Moment(x.Timestamps.QueuedAt), Dir: in.WorkingDirectory, Input: in.Input, Fed: x.Batch != nil}
 	begin.Env, begin.Defaults = env.CommandVariables(x.Privileged, x.Terminal != nil, in.Variables)
 	switch {
 	case begin.Dir != "":
@@ -232,7 +233,7 @@ func (e *Engine) ended(s *session.Session, x runtime.Execution) {
 	e.failures.Ended(e.clock.Now(), x)
 	e.usage.Ended(x)
 	e.leases.end(string(x.ID))
-	e.inputs.Release(x.Tenant, tenantusage.InputOf(x, s.Stored()))
+	e.inputs.Release(x.Tenant, usage.InputOf(x, s.Stored()))
 	e.sessions.Remove(s) // from here on, callers read the stored execution
 }
 

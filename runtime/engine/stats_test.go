@@ -15,6 +15,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/activity"
 	"github.com/rockpool/rockpool/runtime/request"
+	"github.com/rockpool/rockpool/test/refusal"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -34,7 +35,7 @@ func TestClaimsAreCounted(t *testing.T) {
 	b.environment(t, "a", 0)
 	none := request.Claim{EnvironmentID: "a"}
 	_, err := b.Runners.Claim(asServer(t), none)
-	wantCode(t, err, runtime.CodeNoRunnerAvailable, "")
+	refusal.Want(t, err, runtime.CodeNoRunnerAvailable, "")
 	first := b.claim(t, "a")
 	b.claim(t, "a")
 	keyed := request.Claim{EnvironmentID: "a", WaitFor: ptr(patient), Key: "k"}
@@ -44,7 +45,7 @@ func TestClaimsAreCounted(t *testing.T) {
 		}
 	}
 	_, err = b.Runners.Claim(asServer(t), request.Claim{EnvironmentID: "a", Key: "k", InactivityTimeout: ptr(1)})
-	wantCode(t, err, runtime.CodeConflict, "")
+	refusal.Want(t, err, runtime.CodeConflict, "")
 	if x, err := b.Executions.Run(asServer(t), request.Run{EnvironmentID: "a", WaitFor: ptr(patient), Command: []string{"true"}}); err != nil {
 		t.Fatal(err)
 	} else {
@@ -60,7 +61,7 @@ func TestClaimsAreCounted(t *testing.T) {
 	wait.For(t, "a claim waits", func() bool { s, _ := b.Environments.PoolStatus(runtime.Environment{ID: "a"}); return s.Waiting == 1 })
 	leave()
 	if err := wait.Receive(t, left, "the claim ends"); !errors.Is(err, context.Canceled) {
-		t.Error(err)
+		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 	if diff := cmp.Diff(map[string]int64{activity.ClaimMade: 5, activity.ClaimLeft: 1, "NO_RUNNER_AVAILABLE": 1, "CONFLICT": 1}, b.results("a")); diff != "" {
 		t.Error(diff)
@@ -72,7 +73,7 @@ func TestClaimsAreCounted(t *testing.T) {
 	// Names of environments that don't exist make no series of their own.
 	for i := range 10 {
 		_, err := b.Runners.Claim(asServer(t), request.Claim{EnvironmentID: runtime.EnvironmentID(fmt.Sprint("made up ", i))})
-		wantCode(t, err, runtime.CodeEnvironmentNotFound, "")
+		refusal.Want(t, err, runtime.CodeEnvironmentNotFound, "")
 	}
 	if diff := cmp.Diff(map[string]int64{"ENVIRONMENT_NOT_FOUND": 10}, b.results("")); diff != "" || len(b.Stats().Claims) != 2 {
 		t.Errorf("%d environments, %s", len(b.Stats().Claims), diff)
@@ -131,10 +132,10 @@ func TestExecutionsAreCounted(t *testing.T) {
 		t.Errorf("%d and %d lost were counted; %d were reported", s.Output, s.OutputLost, lost)
 	}
 	if s.Collected != 5 { // all that had ended, for room
-		t.Errorf("%d collected", s.Collected)
+		t.Errorf("%d collected, want 5", s.Collected)
 	}
 	if s.Starting.Count() != 1 {
-		t.Errorf("%d starts: one that was resumed is none", s.Starting.Count())
+		t.Errorf("%d starts: one that was resumed is none, want 1", s.Starting.Count())
 	}
 }
 
@@ -183,7 +184,7 @@ func TestStatsWaitForNoPool(t *testing.T) {
 	held, release := make(chan struct{}), make(chan struct{})
 	var watch sync.WaitGroup
 	watch.Go(func() { // the owner is to wait for it
-		b.runners.feed.Remove(b.runners.feed.Watch("", func(runtime.Runner) bool { return true }, func(func(runtime.Runner)) { close(held); <-release }))
+		b.runnerIndex.feed.Remove(b.runnerIndex.feed.Watch("", func(runtime.Runner) bool { return true }, func(func(runtime.Runner)) { close(held); <-release }))
 	})
 	<-held
 	goOn := sync.OnceFunc(func() { close(release); watch.Wait() })
@@ -194,7 +195,7 @@ func TestStatsWaitForNoPool(t *testing.T) {
 		claimed <- err
 	}()
 	wait.For(t, "the owner is stuck", func() bool {
-		r := b.runners.list(request.Runners{EnvironmentID: "a", States: []runtime.RunnerState{runtime.RunnerClaiming}})
+		r := b.runnerIndex.list(request.Runners{EnvironmentID: "a", States: []runtime.RunnerState{runtime.RunnerClaiming}})
 		return len(r) == 1
 	})
 	read := make(chan activity.Stats, 1)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/request"
+	"github.com/rockpool/rockpool/test/refusal"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -40,7 +41,7 @@ func TestInputsCountUntilTheirEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _, err = b.Batches.Start(asServer(t), in, large)
-	wantCode(t, err, runtime.CodeQuotaExceeded, "")
+	refusal.Want(t, err, runtime.CodeQuotaExceeded, "")
 	if n := kept() - before; n > 11*mib {
 		t.Errorf("the refused batch counts: %d bytes", n)
 	}
@@ -80,7 +81,7 @@ func TestInputsBeyondAllSpaceAreRefused(t *testing.T) {
 	b, r := keeping(t, Config{KeepBytes: 16 * mib})
 	in := request.Start{RunnerID: r.ID, Command: []string{"true"}}
 	_, _, err := b.Batches.Start(asServer(t), in, request.Batch{Cases: []request.Case{{Stdin: make([]byte, 16*mib)}}})
-	wantCode(t, err, runtime.CodeStorageFull, "")
+	refusal.Want(t, err, runtime.CodeStorageFull, "")
 	if all, _, err := b.Batches.List(asServer(t), request.Batches{}, 10, ""); err != nil || len(all) > 0 || b.logs.Figures().Kept > mib {
 		t.Errorf("%+v, %v, %d bytes are kept", all, err, b.logs.Figures().Kept)
 	}

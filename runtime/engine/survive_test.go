@@ -129,12 +129,12 @@ func TestKilledServersLoseNothing(t *testing.T) {
 		if x.End.Outcome != runtime.OutcomeExited || x.End.ExitCode != 7 || x.Usage.OutputBytes != int64(len(f.want())) {
 			t.Errorf("execution %s: %+v, %+v", f.key, x.End, x.Usage)
 		}
-		m := x.Marks
+		m := x.Timestamps
 		if m.StartedAt.Before(m.QueuedAt) || m.FinishedAt.Before(m.StartedAt) || f.lines > 0 && (m.FirstOutputAt.Before(m.StartedAt) || m.FirstOutputAt.After(m.FinishedAt)) {
 			t.Errorf("execution %s: %+v", f.key, m)
 		}
 		if n := b.fake.Begun(x.RunnerID, x.ID); n != 1 {
-			t.Errorf("execution %s was started %d times", f.key, n)
+			t.Errorf("execution %s was started %d times, want 1", f.key, n)
 		}
 	}
 	page, err := b.Executions.List(asServer(t), request.Executions{}, 1, "")

@@ -10,24 +10,25 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/runtime/ticket"
+	"github.com/rockpool/rockpool/test/refusal"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
 // TestNameOfADeletedTenantIsFreeOnceItsObjectsAreGone checks this, because a new tenant would see
 // the objects.
 func TestNameOfADeletedTenantIsFreeOnceItsObjectsAreGone(t *testing.T) {
-	for keep, says := range map[time.Duration]string{time.Hour: "kept until about ", 0: "forever"} {
+	for keep, until := range map[time.Duration]string{time.Hour: "", 0: "--keep-executions 0"} {
 		b, _ := keeping(t, Config{Keep: keep})
 		if _, _, err := b.Environments.Put(asServer(t), request.Environment{ID: "b", Shared: ptr(true), PoolSize: ptr(1)}); err != nil {
 			t.Fatal(err)
 		}
 		physics := runtime.TenantID("physics")
-		conflict := func(says string) {
+		conflict := func(named string) {
 			t.Helper()
 			err := b.FreeTenant(asServer(t), physics)
-			wantCode(t, err, runtime.CodeConflict, "")
-			if err == nil || !strings.Contains(err.Error(), says) {
-				t.Errorf("%v, not %q", err, says)
+			refusal.Want(t, err, runtime.CodeConflict, "")
+			if !strings.Contains(runtime.MessageOf(err), named) {
+				t.Errorf("got %v, want %q in it", err, named)
 			}
 		}
 		if err := b.FreeTenant(asServer(t), physics); err != nil {
@@ -37,7 +38,7 @@ func TestNameOfADeletedTenantIsFreeOnceItsObjectsAreGone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		conflict("runner " + string(r.ID))
+		conflict(string(r.ID))
 		x, err := b.Executions.Start(as(t, physics), request.Start{RunnerID: r.ID, Command: []string{"sleep", "60"}})
 		if err != nil {
 			t.Fatal(err)
@@ -48,16 +49,16 @@ func TestNameOfADeletedTenantIsFreeOnceItsObjectsAreGone(t *testing.T) {
 		if _, err := b.Runners.Release(asServer(t), r.ID); err != nil {
 			t.Fatal(err)
 		}
-		wait.For(t, "the runner is removed", func() bool { _, there := b.runners.get(r.ID); return !there })
+		wait.For(t, "the runner is removed", func() bool { _, there := b.runnerIndex.get(r.ID); return !there })
 		b.await(t, x.ID)
 		ended, err := b.Executions.Get(asServer(t), x.ID, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		conflict(says)
-		if until := ended.Marks.FinishedAt.Add(keep).UTC().Format(time.RFC3339); keep > 0 {
-			conflict(until)
+		if keep > 0 {
+			until = ended.Timestamps.FinishedAt.Add(keep).UTC().Format(time.RFC3339)
 		}
+		conflict(until)
 		if err := b.store.DeleteExecutions(asServer(t), []runtime.ExecutionID{x.ID}, time.Now()); err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +106,7 @@ func TestNewTenantDoesNotInheritIdempotencyKeys(t *testing.T) {
 		if _, err := b.Runners.Release(asServer(t), id); err != nil {
 			t.Fatal(err)
 		}
-		wait.For(t, "the runner is removed", func() bool { _, there := b.runners.get(id); return !there })
+		wait.For(t, "the runner is removed", func() bool { _, there := b.runnerIndex.get(id); return !there })
 	}
 	var collected []runtime.ExecutionID
 	live := func() []runtime.RunnerID {
@@ -134,9 +135,8 @@ func TestNewTenantDoesNotInheritIdempotencyKeys(t *testing.T) {
 	if err := b.store.DeleteExecutions(asServer(t), collected, time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := claim(physics, "physics", "k"); runtime.CodeOf(err) != runtime.CodeRunnerGone {
-		t.Error("its own key isn't spent:", err)
-	}
+	_, err = claim(physics, "physics", "k")
+	refusal.Want(t, err, runtime.CodeRunnerGone, "", "its own spent key:")
 	if err := b.FreeTenant(asServer(t), physics); err != nil {
 		t.Fatal(err)
 	}
@@ -145,9 +145,8 @@ func TestNewTenantDoesNotInheritIdempotencyKeys(t *testing.T) {
 			t.Error("the new tenant got the old one's runner", id)
 		}
 	}
-	if _, err := claim("physics-2", "physics-2", "k"); runtime.CodeOf(err) != runtime.CodeRunnerGone {
-		t.Error("another tenant's key isn't spent any more:", err)
-	}
+	_, err = claim("physics-2", "physics-2", "k")
+	refusal.Want(t, err, runtime.CodeRunnerGone, "", "another tenant's spent key:")
 }
 
 // TestEnvironmentsAreBoundedByTenant checks that one tenant's environments leave room for another's.
@@ -162,9 +161,9 @@ func TestEnvironmentsAreBoundedByTenant(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 10_000 - 1 {
-		b.environments.Restore([]runtime.Environment{{ID: runtime.EnvironmentID(fmt.Sprint("physics-", i)), Tenant: physics, Revision: 1}})
+		b.environmentRegistry.Restore([]runtime.Environment{{ID: runtime.EnvironmentID(fmt.Sprint("physics-", i)), Tenant: physics, Revision: 1}})
 	}
-	wantCode(t, put("one-more", &physics), runtime.CodeLimitExceeded, "")
+	refusal.Want(t, put("one-more", &physics), runtime.CodeLimitExceeded, "")
 	if err := errors.Join(put("physics", &physics), put("chemistry", &chemistry)); err != nil {
 		t.Error(err)
 	}

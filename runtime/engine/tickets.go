@@ -20,7 +20,7 @@ type Tickets struct{ e *Engine }
 // object returns a ticket as the object of an operation. That doesn't count as a poll of the ticket.
 func (s *Tickets) object(id runtime.TicketID) audit.Object {
 	return audit.Object{Kind: audit.OfTicket, ID: string(id), Find: func(p access.Principal) (runtime.TenantID, error) {
-		tenant, err := s.e.tickets.Tenant(id)
+		tenant, err := s.e.ticketRegistry.Tenant(id)
 		if err != nil {
 			return audit.WholeServer, err
 		}
@@ -46,7 +46,7 @@ func (s *Tickets) Open(ctx context.Context, in request.Claim) (t ticket.Ticket, 
 			key = request.HolderKey(id, claim.Claim)
 		}
 		alone := access.Alone(ctx)
-		t, err = s.e.tickets.Open(ctx, ticket.Order{
+		t, err = s.e.ticketRegistry.Open(ctx, ticket.Order{
 			Tenant: claim.Claim.Tenant, EnvironmentID: id, WaitFor: claim.WaitFor, Key: key, Input: claim.Claim.Input, Bytes: quota.BytesOfLabels(claim.Claim.Labels), Held: held,
 			Claim: func(ctx context.Context, queued *pool.Queued) (runtime.RunnerID, bool, error) {
 				claim := claim
@@ -60,7 +60,7 @@ func (s *Tickets) Open(ctx context.Context, in request.Claim) (t ticket.Ticket, 
 				s.e.auth.Record(alone, "claimRunner", audit.OfRunner, string(of.Runner), of.Tenant, nil, append(resumption(of.Resumed), audit.Ref("ticket", of.ID))...)
 			},
 			Position: func(ctx context.Context, queued *pool.Queued) pool.QueuePosition {
-				p := s.e.environments.Pool(id)
+				p := s.e.environmentRegistry.Pool(id)
 				if p == nil {
 					return pool.QueuePosition{}
 				}
@@ -74,7 +74,7 @@ func (s *Tickets) Open(ctx context.Context, in request.Claim) (t ticket.Ticket, 
 
 // Get returns the current state of a ticket, and counts as a poll.
 func (s *Tickets) Get(ctx context.Context, id runtime.TicketID) (ticket.Ticket, error) {
-	return audit.Do(ctx, s.e.auth, "ticket", s.object(id), func() (ticket.Ticket, error) { return s.e.tickets.Get(ctx, id) })
+	return audit.Do(ctx, s.e.auth, "ticket", s.object(id), func() (ticket.Ticket, error) { return s.e.ticketRegistry.Get(ctx, id) })
 }
 
 // Watch sends the current state of a ticket, then each change, at most four per second. A slow receiver
@@ -85,7 +85,7 @@ func (s *Tickets) Watch(ctx context.Context, id runtime.TicketID) (<-chan ticket
 		return out, s.e.jobs.Go(ctx, func(ctx context.Context) {
 			defer close(out)
 			defer s.e.counts.Subscription(activity.WatchTickets)()
-			_ = s.e.tickets.Watch(ctx, id, out) // ends with ctx or with the ticket
+			_ = s.e.ticketRegistry.Watch(ctx, id, out) // ends with ctx or with the ticket
 		})
 	})
 }
@@ -93,5 +93,5 @@ func (s *Tickets) Watch(ctx context.Context, id runtime.TicketID) (<-chan ticket
 // Cancel cancels a waiting ticket. It also cancels one whose runner was never seen, and releases that
 // runner. Any other ticket stays unchanged.
 func (s *Tickets) Cancel(ctx context.Context, id runtime.TicketID) (ticket.Ticket, error) {
-	return audit.Do(ctx, s.e.auth, "cancelTicket", s.object(id), func() (ticket.Ticket, error) { return s.e.tickets.Cancel(id) })
+	return audit.Do(ctx, s.e.auth, "cancelTicket", s.object(id), func() (ticket.Ticket, error) { return s.e.ticketRegistry.Cancel(id) })
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/request"
 	"github.com/rockpool/rockpool/runtime/ticket"
+	"github.com/rockpool/rockpool/test/refusal"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -61,7 +62,7 @@ func (b *bed) laterFails(t *testing.T, in request.Claim) error {
 
 // held counts the runners that are claimed or being claimed.
 func (b *bed) held() (n int) {
-	for _, r := range b.runners.list(request.Runners{EnvironmentID: "a"}) {
+	for _, r := range b.runnerIndex.list(request.Runners{EnvironmentID: "a"}) {
 		if r.State == runtime.RunnerClaiming || r.State == runtime.RunnerClaimed {
 			n++
 		}
@@ -84,33 +85,33 @@ func TestTicketGetsARunner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for place := 0; place != 2; place = (<-watched).Position {
+	for position := 0; position != 2; position = (<-watched).Position {
 	}
 	if got, err := b.Tickets.Cancel(asServer(t), first.ID); err != nil || got.State != ticket.Cancelled {
 		t.Errorf("%+v, %v", got, err)
 	}
-	for place := 0; place != 1; place = (<-watched).Position {
+	for position := 0; position != 1; position = (<-watched).Position {
 	}
 	start()
 	var last ticket.Ticket
 	for last = range watched {
 	}
-	if r, ok := b.runners.get(last.Runner); last.State != ticket.Claimed || !ok || r.State != runtime.RunnerClaimed {
+	if r, ok := b.runnerIndex.get(last.Runner); last.State != ticket.Claimed || !ok || r.State != runtime.RunnerClaimed {
 		t.Errorf("%+v: %+v", last, r)
 	}
 	if got, err := b.Tickets.Get(asServer(t), second.ID); err != nil || got != last {
 		t.Errorf("%+v, %v; want %+v", got, err, last)
 	}
-	if tenant, err := b.tickets.Tenant(second.ID); tenant != runtime.DefaultTenant || err != nil {
+	if tenant, err := b.ticketRegistry.Tenant(second.ID); tenant != runtime.DefaultTenant || err != nil {
 		t.Errorf("%q, %v", tenant, err)
 	}
-	wantCode(t, b.laterFails(t, request.Claim{EnvironmentID: "none"}), runtime.CodeEnvironmentNotFound, "")
+	refusal.Want(t, b.laterFails(t, request.Claim{EnvironmentID: "none"}), runtime.CodeEnvironmentNotFound, "")
 	_, err = b.Tickets.Open(asServer(t), request.Claim{EnvironmentID: "a", WaitFor: ptr(-1)})
-	wantCode(t, err, runtime.CodeInvalidInput, "waitFor")
+	refusal.Want(t, err, runtime.CodeInvalidInput, "waitFor")
 	_, err = b.Tickets.Watch(asServer(t), "none")
-	wantCode(t, err, runtime.CodeTicketNotFound, "")
+	refusal.Want(t, err, runtime.CodeTicketNotFound, "")
 	_, err = b.Tickets.Get(asServer(t), "none")
-	wantCode(t, err, runtime.CodeTicketNotFound, "")
+	refusal.Want(t, err, runtime.CodeTicketNotFound, "")
 }
 
 // TestTicketsWithKeys checks that a key means the same for both ways to claim, and that a ticket
@@ -127,7 +128,7 @@ func TestTicketsWithKeys(t *testing.T) {
 	if again := b.later(t, request.Claim{Key: "k", InactivityTimeout: ptr(0)}); got.State != ticket.Claimed || got.Runner != r.ID || again != got {
 		t.Errorf("%+v, then %+v; want %s", got, again, r.ID)
 	}
-	wantCode(t, b.laterFails(t, request.Claim{EnvironmentID: "a", Key: "k", InactivityTimeout: ptr(60)}), runtime.CodeConflict, "")
+	refusal.Want(t, b.laterFails(t, request.Claim{EnvironmentID: "a", Key: "k", InactivityTimeout: ptr(60)}), runtime.CodeConflict, "")
 	if ok, err := b.Runners.Release(asServer(t), r.ID); !ok || err != nil {
 		t.Errorf("%v, %v", ok, err)
 	}
@@ -144,7 +145,7 @@ func TestCancelledTicketsLeaveNoRunner(t *testing.T) {
 		}
 		got := b.later(t, in)
 		for range i % 7 * 1000 { // sooner or later
-			_, _ = b.tickets.Tenant(got.ID)
+			_, _ = b.ticketRegistry.Tenant(got.ID)
 		}
 		got, err := b.Tickets.Cancel(asServer(t), got.ID)
 		if err != nil {
@@ -210,5 +211,5 @@ func TestUnseenRunnersOfTicketsAreReleased(t *testing.T) {
 		}
 	}
 	close(starts)
-	wait.For(t, "the pool is empty", func() bool { return len(b.runners.list(request.Runners{})) == 0 })
+	wait.For(t, "the pool is empty", func() bool { return len(b.runnerIndex.list(request.Runners{})) == 0 })
 }

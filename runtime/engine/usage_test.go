@@ -75,7 +75,7 @@ func TestUsageIsHiddenIfTheAgentIsOldOrLies(t *testing.T) {
 		"answers": {Protocol: agent.Protocol, Usage: &agent.Usage{Runner: agent.Used{Memory: 1}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b.cluster = answering{b.fake, response}
+			b.cluster = answeringCluster{b.fake, response}
 			b.start(t)
 			defer b.stop()
 			if name == "answers" {
@@ -96,13 +96,13 @@ func TestUsageIsHiddenIfTheAgentIsOldOrLies(t *testing.T) {
 	}
 }
 
-// answering is a cluster whose agents give one answer.
-type answering struct {
+// answeringCluster is a cluster whose agents give one answer.
+type answeringCluster struct {
 	runtime.Cluster
 	response agent.Response
 }
 
-func (c answering) Dial(ctx context.Context, _ runtime.RunnerID) (net.Conn, error) {
+func (c answeringCluster) Dial(ctx context.Context, _ runtime.RunnerID) (net.Conn, error) {
 	if !runtime.IsSpare(ctx) {
 		return nil, errors.New("others would notice")
 	}

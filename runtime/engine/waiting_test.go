@@ -10,7 +10,7 @@ import (
 	"github.com/rockpool/rockpool/runtime/access"
 	"github.com/rockpool/rockpool/runtime/quota"
 	"github.com/rockpool/rockpool/runtime/request"
-	"github.com/rockpool/rockpool/runtime/tenantusage"
+	"github.com/rockpool/rockpool/runtime/usage"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -60,18 +60,18 @@ func TestWaitingClaims(t *testing.T) {
 		position int
 	}
 	list := func(filter request.Waiting, first int, after string) (rows []row, last string, total int) {
-		var all []tenantusage.WaitingClaim
-		type place struct {
+		var all []usage.WaitingClaim
+		type position struct {
 			env      runtime.EnvironmentID
 			position int
 		}
-		wait.For(t, "the places are known", func() bool { // a claim that has just arrived may have no place yet, nor may others
+		wait.For(t, "the positions are known", func() bool { // a claim that has just arrived may have no position yet, nor may others
 			all, total = b.usage.WaitingClaims(asServer(t), filter, first, after)
-			places := map[place]bool{}
+			positions := map[position]bool{}
 			for _, c := range all {
-				places[place{c.EnvironmentID, c.Position}] = true
+				positions[position{c.EnvironmentID, c.Position}] = true
 			}
-			return len(places) == len(all) && !slices.ContainsFunc(all, func(c tenantusage.WaitingClaim) bool { return c.Position == 0 })
+			return len(positions) == len(all) && !slices.ContainsFunc(all, func(c usage.WaitingClaim) bool { return c.Position == 0 })
 		})
 		for _, c := range all {
 			rows, last = append(rows, row{c.EnvironmentID, c.Tenant, c.Position}), c.ID
@@ -117,6 +117,6 @@ func TestWaitingForAQuotaIsListed(t *testing.T) {
 	}
 	leave()
 	if _, total := b.usage.WaitingClaims(asServer(t), request.Waiting{}, 9, ""); total != 0 {
-		t.Errorf("%d wait after they left", total)
+		t.Errorf("%d wait after they left, want 0", total)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/activity"
+	"github.com/rockpool/rockpool/test/refusal"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -18,7 +19,7 @@ func TestPoolAlertsAreWatched(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = b.Environments.WatchAlerts(ctx, "none")
-	wantCode(t, err, runtime.CodeEnvironmentNotFound, "")
+	refusal.Want(t, err, runtime.CodeEnvironmentNotFound, "")
 
 	b.fake.OnStart(func(runtime.RunnerID) error { return errors.New("no room") })
 	b.environment(t, "low", 1)
@@ -73,7 +74,7 @@ func TestRunnersAreWatched(t *testing.T) {
 	first := b.claim(t, "a")
 	ctx, cancel := context.WithCancel(asServer(t))
 	_, err := b.Runners.Watch(ctx, "none")
-	wantCode(t, err, runtime.CodeEnvironmentNotFound, "")
+	refusal.Want(t, err, runtime.CodeEnvironmentNotFound, "")
 	events, err := b.Runners.Watch(ctx, "a")
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +122,7 @@ func TestRunnersAreWatched(t *testing.T) {
 	for range events { // closed
 	}
 	if n := b.Stats().Watchers[activity.WatchRunners]; n != 0 {
-		t.Errorf("%d watchers stay", n)
+		t.Errorf("%d watchers stay, want 0", n)
 	}
 }
 
@@ -150,7 +151,7 @@ func TestRunnersOfADeletedEnvironment(t *testing.T) {
 	}
 	for id, state := range there {
 		if state != runtime.RunnerGone {
-			t.Errorf("the last of %s is %s", id, state)
+			t.Errorf("the last of %s is %s, want %s", id, state, runtime.RunnerGone)
 		}
 	}
 }
@@ -176,7 +177,6 @@ func TestRunWaitsForSubscribers(t *testing.T) {
 			t.Errorf("the channel of %s is open", name)
 		}
 	}
-	if _, err := b.Environments.WatchPools(asServer(t), ""); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
-		t.Errorf("after the end: %v", err)
-	}
+	_, err = b.Environments.WatchPools(asServer(t), "")
+	refusal.Want(t, err, runtime.CodeClusterUnavailable, "", "after the end:")
 }

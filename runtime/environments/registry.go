@@ -19,14 +19,14 @@ import (
 	"github.com/rockpool/rockpool/runtime/activity"
 	"github.com/rockpool/rockpool/runtime/pool"
 	"github.com/rockpool/rockpool/runtime/quota"
-	"github.com/rockpool/rockpool/runtime/tenantusage"
+	"github.com/rockpool/rockpool/runtime/usage"
 )
 
 // Config are a Registry's dependencies.
 type Config struct {
 	Cluster runtime.Cluster
 	Logger  *zap.Logger
-	Usage   *tenantusage.Tracker // counts what pools reserve
+	Usage   *usage.Tracker // counts what pools reserve
 	Memory  *quota.Memory
 	Counts  *activity.Counts
 	Alerts  *activity.Alerts

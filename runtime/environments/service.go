@@ -63,24 +63,26 @@ func (s *Service) First(ctx context.Context, ids []runtime.EnvironmentID) (runti
 // concurrent change gives CONFLICT only with IfRevision; otherwise the request is applied to the newer
 // revision.
 func (s *Service) Put(ctx context.Context, in request.Environment) (env runtime.Environment, created bool, err error) {
-	defer func() { s.auth.Made(ctx, "putEnvironment", audit.OfEnvironment, string(in.ID), env.Tenant, err) }()
-	p, err := s.auth.Allow(ctx, "putEnvironment")
-	if err != nil {
-		return runtime.Environment{}, false, err
-	}
-	if in.Shared != nil && *in.Shared && !p.AllTenants {
-		if stored, ok := s.registry.Get(in.ID); !ok || !stored.Shared {
-			return runtime.Environment{}, false, runtime.Errorf(runtime.CodeForbidden, "only a token for all tenants may share an environment, because other tenants' programs then run in it")
+	made := audit.NewMade(audit.OfEnvironment, string(in.ID))
+	err = s.auth.Make(ctx, "putEnvironment", made, func(p access.Principal) (err error) {
+		if in.Shared != nil && *in.Shared && !p.AllTenants {
+			if stored, ok := s.registry.Get(in.ID); !ok || !stored.Shared {
+				return runtime.Errorf(runtime.CodeForbidden, "only a token for all tenants may share an environment, because other tenants' programs then run in it")
+			}
 		}
-	}
-	switch {
-	case in.Tenant == nil && !p.AllTenants:
-		in.Tenant = &p.Tenant
-	case in.Tenant == nil:
-	case !p.SeesTenant(*in.Tenant):
-		return runtime.Environment{}, false, runtime.Invalid("tenant", "must be the token's tenant, or left out")
-	}
-	return s.registry.put(ctx, p, in, s.tenantExists)
+		switch {
+		case in.Tenant == nil && !p.AllTenants:
+			in.Tenant = &p.Tenant
+		case in.Tenant == nil:
+		case !p.SeesTenant(*in.Tenant):
+			return runtime.Invalid("tenant", "must be the token's tenant, or left out")
+		}
+		if env, created, err = s.registry.put(ctx, p, in, s.tenantExists); err == nil {
+			made.Tenant = env.Tenant
+		}
+		return err
+	})
+	return env, created, err
 }
 
 // Delete deletes an environment of the caller's tenant and its idle runners immediately. Claimed

@@ -77,7 +77,7 @@ type Reader struct {
 type Source struct {
 	Session   *session.Session                                                // nil means the execution has ended
 	Execution runtime.Execution                                               // if there is no session
-	Log       output.Place                                                    // of its log
+	Log       output.Location                                                 // of its log
 	Known     func(ctx context.Context, id runtime.ExecutionID) (bool, error) // whether the execution is stored
 }
 
@@ -181,8 +181,8 @@ func (r *Reader) TryNext() (Event, error) {
 			return Event{}, output.ErrWait
 		}
 		r.at.started = true
-		if !x.Marks.StartedAt.IsZero() { // otherwise it ended without starting
-			return Event{Kind: Started, Cursor: r.at.String(), At: x.Marks.StartedAt}, nil
+		if !x.Timestamps.StartedAt.IsZero() { // otherwise it ended without starting
+			return Event{Kind: Started, Cursor: r.at.String(), At: x.Timestamps.StartedAt}, nil
 		}
 	}
 	record, err := r.log.Peek()
@@ -203,9 +203,9 @@ func (r *Reader) TryNext() (Event, error) {
 		}
 		return r.lost(record.Offset, false), nil
 	case record.Resized():
-		return r.resized(x.Marks.StartedAt)
+		return r.resized(x.Timestamps.StartedAt)
 	}
-	return r.output(x.Marks.StartedAt)
+	return r.output(x.Timestamps.StartedAt)
 }
 
 func (r *Reader) execution() runtime.Execution {
@@ -285,14 +285,14 @@ func (r *Reader) lost(until int64, behind bool) Event {
 // that the execution has finished.
 func (r *Reader) end() (Event, error) {
 	x := r.execution()
-	if event, ok := r.unfinished(x.Marks.FinishedAt); ok {
+	if event, ok := r.unfinished(x.Timestamps.FinishedAt); ok {
 		return event, nil
 	}
 	if r.at.offset < x.Usage.OutputBytes {
 		return r.lost(x.Usage.OutputBytes, true), nil
 	}
 	r.finished = true
-	return Event{Kind: Finished, Cursor: r.at.String(), At: x.Marks.FinishedAt, Execution: x}, nil
+	return Event{Kind: Finished, Cursor: r.at.String(), At: x.Timestamps.FinishedAt, Execution: x}, nil
 }
 
 var reasons = map[runtime.LossCause]string{

@@ -31,7 +31,7 @@ func TestLendingReturnsTheSameData(t *testing.T) {
 	if err := log.End(); err != nil {
 		t.Fatal(err)
 	}
-	x := runtime.Execution{ID: "x", State: runtime.ExecutionFinished, Marks: runtime.Marks{StartedAt: time.Now()}}
+	x := runtime.Execution{ID: "x", State: runtime.ExecutionFinished, Timestamps: runtime.Timestamps{StartedAt: time.Now()}}
 	x.Usage.OutputBytes = offset
 	read := func(lent bool) (all []byte) {
 		r, err := Open(Cursor{id: x.ID}, Source{Execution: x, Log: output.File(path)})
@@ -110,7 +110,7 @@ func TestTextIsWholeCharacters(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		path := filepath.Join(dir, rand.Text())
 		log := output.New(output.File(path))
-		x := runtime.Execution{ID: "x", State: runtime.ExecutionFinished, Marks: runtime.Marks{StartedAt: time.Now()}}
+		x := runtime.Execution{ID: "x", State: runtime.ExecutionFinished, Timestamps: runtime.Timestamps{StartedAt: time.Now()}}
 		var data, want [3]string
 		var part [3]string // since output was lost
 		cut := func() {
@@ -179,7 +179,7 @@ func TestCursorsWithUnfinishedCharactersAreChecked(t *testing.T) {
 	}
 	for _, begun := range []runtime.Characters{{"a", ""}, {"\xe2\x82\xac", ""}, {"", "\x82"}, {"\xc3\xc3", ""}} {
 		if _, err := Parse("x", At("x", 7, 9, begun).String()); runtime.CodeOf(err) != runtime.CodeInvalidInput {
-			t.Errorf("%q: %v", begun, err)
+			t.Errorf("%q: got %v, want INVALID_INPUT", begun, err)
 		}
 	}
 }

@@ -164,7 +164,7 @@ func (e *entry) page(ctx context.Context, source lineSource, q lineQuery, tail p
 	return page, nil
 }
 
-// find returns the place where to begin reading. For Last it sets q's first line.
+// find returns the position where reading begins. For Last it sets q's first line.
 func (e *entry) find(source lineSource, q *lineQuery, tail position, all bool) position {
 	if q.Last {
 		end := tail
@@ -180,8 +180,8 @@ func (e *entry) find(source lineSource, q *lineQuery, tail position, all bool) p
 	return e.before(0, q.From-1)
 }
 
-// read reads from a place until the page is full or the tail is reached. It skips what an overwritten
-// line has before the place that inside returns. It returns ErrPosition if the log isn't the one that was
+// read reads from a position until the page is full or the tail is reached. It skips what an overwritten
+// line has before the position that inside returns. It returns ErrPosition if the log isn't the one that was
 // counted.
 func (c *collector) read(ctx context.Context, at *position, tail position, source lineSource, inside func(position) position) error {
 	r, err := source.Open(at.position)

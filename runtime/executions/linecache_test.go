@@ -285,18 +285,18 @@ func TestDefinitionOfLines(t *testing.T) {
 		pieces []piece
 		want   string
 	}{
-		"nothing":                    {nil, ""},
-		"no newline at the end":      {[]piece{{1, "a\nb"}}, "1o a|2o b"},
-		"empty lines":                {[]piece{{1, "\n\n"}, {2, "\n"}}, "1o |2o |3e "},
-		"streams in turn":            {[]piece{{1, "on"}, {2, "err\n"}, {1, "e\ntwo\n"}}, "1o one|2e err|3o two"},
-		"carriage returns":           {[]piece{{1, "1%\r2%\rdone\r\nnext\r"}, {1, "\n"}}, "1o 1%\r2%\rdone|2o next"},
-		"a terminal's":               {[]piece{{1, "$ ls\r\n\x1b[34mdir\x1b[0m\r\n$ "}}, "1o $ ls|2o \x1b[34mdir\x1b[0m|3o $ "},
-		"no UTF-8":                   {[]piece{{1, "\xff\xfe\n\xe2"}, {1, "\x82\xac\n"}}, "1o \xff\xfe|2o €"},
-		"lost bytes":                 {[]piece{{1, "be"}, {2, "er"}, {0, "12345"}, {1, "fore\n"}}, "1o be|2e er|3 lost 5|4o fore"},
-		"lost at the end":            {[]piece{{1, "a\n"}, {0, "123"}}, "1o a|2 lost 3"},
-		"as much as may interrupt":   {[]piece{{1, "> "}, {2, long}, {1, "x\n"}}, "1o > x|2e " + long[:maxLineText]},
-		"more than may interrupt":    {[]piece{{1, "> "}, {2, long + "x"}, {1, "x\n"}}, "1o > |2e " + long[:maxLineText] + "|3o x"},
-		"a carriage return in a cut": {[]piece{{1, long[:maxLineText] + "\r\n"}, {1, long[:maxLineText] + "\ry\n"}}, "1o " + long[:maxLineText] + "|2o " + long[:maxLineText]},
+		"no output":                              {nil, ""},
+		"no newline at the end":                  {[]piece{{1, "a\nb"}}, "1o a|2o b"},
+		"empty lines":                            {[]piece{{1, "\n\n"}, {2, "\n"}}, "1o |2o |3e "},
+		"streams in turn":                        {[]piece{{1, "on"}, {2, "err\n"}, {1, "e\ntwo\n"}}, "1o one|2e err|3o two"},
+		"carriage returns":                       {[]piece{{1, "1%\r2%\rdone\r\nnext\r"}, {1, "\n"}}, "1o 1%\r2%\rdone|2o next"},
+		"output of a terminal":                   {[]piece{{1, "$ ls\r\n\x1b[34mdir\x1b[0m\r\n$ "}}, "1o $ ls|2o \x1b[34mdir\x1b[0m|3o $ "},
+		"no UTF-8":                               {[]piece{{1, "\xff\xfe\n\xe2"}, {1, "\x82\xac\n"}}, "1o \xff\xfe|2o €"},
+		"lost bytes":                             {[]piece{{1, "be"}, {2, "er"}, {0, "12345"}, {1, "fore\n"}}, "1o be|2e er|3 lost 5|4o fore"},
+		"lost at the end":                        {[]piece{{1, "a\n"}, {0, "123"}}, "1o a|2 lost 3"},
+		"interruption at the limit: one line":    {[]piece{{1, "> "}, {2, long}, {1, "x\n"}}, "1o > x|2e " + long[:maxLineText]},
+		"interruption over the limit: two lines": {[]piece{{1, "> "}, {2, long + "x"}, {1, "x\n"}}, "1o > |2e " + long[:maxLineText] + "|3o x"},
+		"a carriage return in a cut":             {[]piece{{1, long[:maxLineText] + "\r\n"}, {1, long[:maxLineText] + "\ry\n"}}, "1o " + long[:maxLineText] + "|2o " + long[:maxLineText]},
 	} {
 		source, l := write(t, test.pieces, wholes)
 		end(t, &source, l, 0)
@@ -420,7 +420,7 @@ func TestSearchesAreBounded(t *testing.T) {
 	gone := errors.New("gone")
 	cancel(gone)
 	if _, err := newLineCache().Read(ctx, source, lineQuery{From: 1, First: 10}); !errors.Is(err, gone) {
-		t.Error("counts on after its caller left:", err)
+		t.Errorf("counts on after its caller left: got %v, want %v", err, gone)
 	}
 	page, err = b.Read(t.Context(), source, lineQuery{From: 1, First: maxLines})
 	if err != nil || len(page.Lines) != pageText/9999+1 || page.Next != int64(len(page.Lines)+1) {
@@ -540,9 +540,9 @@ func BenchmarkLines(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%d", name, record), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
-					book, q := run()
+					lines, q := run()
 					for {
-						page, err := book.Read(b.Context(), source, q)
+						page, err := lines.Read(b.Context(), source, q)
 						if err != nil {
 							b.Fatal(err)
 						}

@@ -39,7 +39,7 @@ type collector struct {
 	found  []Line // ordered by number
 	text   int    // bytes, of found and open lines
 	taken  int    // lines that began; only without a search
-	before int64  // selected lines before the first one examined; -1: none examined
+	before int64  // selected lines before the first one examined; -1 means none examined
 	closed int64  // number of the first line after the page; 0 means not known yet; atNext
 	lines  [3]Line
 	data   [3][]byte // of lines; reused

@@ -17,7 +17,7 @@ import (
 // the rest begins a new line. It bounds how far a page reads on to find the ends of its lines.
 const interruption = 64 << 10
 
-// A place is a position in a log, between two records, with the counts of the lines before it.
+// A position is in a log, between two records, with the counts of the lines before it.
 //
 // A line belongs to one stream. It ends at its newline, at lost bytes, at the end of the output,
 // and when the other stream has printed more than interruption bytes since the line began. Lines
@@ -60,7 +60,7 @@ func (p *position) advance(r output.Record, to sink) {
 	}
 }
 
-// split advances the place over a record, and passes its lines to a sink, if there is one.
+// split advances the position over a record, and passes its lines to a sink, if there is one.
 func (p *position) split(r output.Record, to sink) {
 	for data := r.Data; len(data) > 0; {
 		if p.open[r.Stream] == 0 {
@@ -111,7 +111,7 @@ func (p *position) lose(lost int64, since time.Duration, to sink) {
 }
 
 // Limits of an index. A page in the middle reads at most spacing bytes of the log before it. In a
-// longer log the places are further apart.
+// longer log the positions are further apart.
 const (
 	firstSpacing = 256 << 10
 	maxPositions = 1024
@@ -122,7 +122,7 @@ const (
 	workLines = 1_000_000
 )
 
-// An index contains places of a log, so that lines are found without reading the log before them.
+// An index contains positions of a log, so that lines are found without reading the log before them.
 // It is for one goroutine at a time.
 type index struct {
 	positions []position // ordered; the first is the log's beginning
@@ -133,7 +133,7 @@ type index struct {
 
 func newIndex() *index { return &index{positions: []position{{}}, spacing: firstSpacing} }
 
-// count continues counting up to the log's end, or for workBytes or workLines. It returns the place
+// count continues counting up to the log's end, or for workBytes or workLines. It returns the position
 // that it reached, and whether that is the end. It returns ErrPosition if the log isn't the one
 // counted before.
 func (x *index) count(ctx context.Context, open func(position int64) (*output.Reader, error)) (tail position, all bool, err error) {
@@ -166,7 +166,7 @@ func (x *index) count(ctx context.Context, open func(position int64) (*output.Re
 	return x.tail, false, nil
 }
 
-// keep adds the tail to the places if it is far enough from the last one. If there are too many, it
+// keep adds the tail to the positions if it is far enough from the last one. If there are too many, it
 // drops every second.
 func (x *index) keep() {
 	if x.tail.position < x.positions[len(x.positions)-1].position+x.spacing {
@@ -184,17 +184,17 @@ func (x *index) keep() {
 	x.positions = append(x.positions, x.tail)
 }
 
-// before returns the last place before which at most n lines of a selection began.
+// before returns the last position before which at most n lines of a selection began.
 func (x *index) before(selection int, n int64) position {
 	i := sort.Search(len(x.positions), func(i int) bool { return x.positions[i].begun[selection] > n })
 	return x.positions[max(i-1, 0)]
 }
 
-// inside returns a place far behind another one, but in the same open lines, and well before their end; or
-// the same place, if there is none.
+// inside returns a position far behind another one, but in the same open lines, and well before their end; or
+// the same position, if there is none.
 func (x *index) inside(at position) position {
 	end := sort.Search(len(x.positions), func(i int) bool { return x.positions[i].begun[0] > at.begun[0] })
-	// The last place before the end of the lines may be just before it.
+	// The last position before the end of the lines may be just before it.
 	for i := end - 2; i >= 0 && x.positions[i].position > at.position; i-- {
 		p := x.positions[i]
 		if (p.open[1] > 0) == (at.open[1] > 0) && (p.open[2] > 0) == (at.open[2] > 0) {

@@ -18,7 +18,7 @@ type LineQuery struct {
 	From, Skip *int64
 	MaxLines   int
 	Last       bool           // the last MaxLines of them
-	Stream     runtime.Stream // 0: both
+	Stream     runtime.Stream // 0 means both
 	Containing *string
 	MatchCase  bool
 }
@@ -66,14 +66,14 @@ func (s *Service) Lines(ctx context.Context, id runtime.ExecutionID, query LineQ
 	if err != nil {
 		return LinePage{}, err
 	}
-	from := events.Source{Session: running, Execution: x, Log: r.Logs.Place(id), Known: r.Store.HasExecution}
+	from := events.Source{Session: running, Execution: x, Log: r.Logs.Location(id), Known: r.Store.HasExecution}
 	source := lineSource{ID: id, Open: func(position int64) (*output.Reader, error) { return output.OpenReader(from.Log, position) }}
 	if running != nil {
 		x, source.Open = running.Execution(), running.Log().Reader
 	}
 	source.Tenant = x.Tenant
 	if x.State == runtime.ExecutionFinished {
-		source.Ended, source.Bytes, source.After = true, x.Usage.OutputBytes, x.Marks.FinishedAt.Sub(x.Marks.StartedAt)
+		source.Ended, source.Bytes, source.After = true, x.Usage.OutputBytes, x.Timestamps.FinishedAt.Sub(x.Timestamps.StartedAt)
 	}
 	page, err := r.lines.Read(ctx, source, q)
 	if errors.Is(err, fs.ErrNotExist) { // retention has just removed it
@@ -85,7 +85,7 @@ func (s *Service) Lines(ctx context.Context, id runtime.ExecutionID, query LineQ
 	end := events.At(id, page.Position, page.Offset, page.Begun)
 	page.Cursor = end.String()
 	for i, line := range page.Lines {
-		page.Lines[i].At = x.Marks.StartedAt.Add(line.Since)
+		page.Lines[i].At = x.Timestamps.StartedAt.Add(line.Since)
 		if line.Lost > 0 {
 			page.Lines[i].Cause = lossCause(x, line, line.Offset == page.Offset, end, from)
 		}

@@ -158,7 +158,7 @@ func (r *Registry) Events(ctx context.Context, id runtime.ExecutionID, after str
 	if err != nil {
 		return nil, err
 	}
-	reader, err := events.Open(at, events.Source{Session: s, Execution: x, Log: r.Logs.Place(id), Known: r.Store.HasExecution})
+	reader, err := events.Open(at, events.Source{Session: s, Execution: x, Log: r.Logs.Location(id), Known: r.Store.HasExecution})
 	if errors.Is(err, fs.ErrNotExist) { // retention has just removed it
 		return nil, store.NotFound(id)
 	}

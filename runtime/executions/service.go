@@ -214,7 +214,7 @@ func (s *Service) OpenOutput(ctx context.Context, id runtime.ExecutionID, stream
 		x = running.Execution()
 		content, err = running.Log().Content(ctx, stream)
 	} else {
-		content, err = output.OpenContent(ctx, s.registry.Logs.Place(id), stream)
+		content, err = output.OpenContent(ctx, s.registry.Logs.Location(id), stream)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, store.NotFound(id) // retention has just removed it

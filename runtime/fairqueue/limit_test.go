@@ -40,7 +40,7 @@ func TestLimitOfAGateChanges(t *testing.T) {
 }
 
 // A tenant gets half of a shared gate, however many of its passes wait and never leave. Others still
-// get theirs. A place that is left is for all.
+// get theirs. A slot that is left is for all.
 func TestTenantsShareAGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate, inside := NewSharedLimiter(8), map[string]chan func(){} // leave functions of those that are inside

@@ -14,19 +14,19 @@ func TestGateAdmitsByPriorityThenByTurns(t *testing.T) {
 	for name, test := range map[string]struct {
 		waiting []string // environment, or tenant/environment, and ! for one that a claim waits for
 		leave   int      // who gives up
-		hurry   int      // the caller whose claim arrives later
-		calm    int      // whose claim is gone
+		raised  int      // the caller whose claim arrives later
+		lowered int      // whose claim is gone
 		order   string
 	}{
-		"claims first":               {[]string{"x", "x!", "x!", "x", "x!"}, 2, -1, -1, "-bead"},
-		"by environments":            {[]string{"x", "x", "x", "y", "y", "z"}, -1, -1, -1, "adfbec"},
-		"by tenants first":           {[]string{"t/x", "t/y", "t/z", "t/x", "u/x", "u/x"}, -1, -1, -1, "aebfcd"},
-		"claims by tenants":          {[]string{"t/x!", "t/y!", "t/z!", "u/x", "v/x!"}, -1, -1, -1, "aebcd"},
-		"claims by turns, too":       {[]string{"x!", "x!", "x!", "y", "z!"}, -1, -1, -1, "aebcd"},
-		"a claim arrives later":      {[]string{"x", "x", "x", "y"}, -1, 2, -1, "cadb"},
-		"a claim arrives and leaves": {[]string{"x", "x", "x", "y"}, -1, 1, 1, "adbc"},
-		"one that has its turn":      {[]string{"x", "y"}, 0, 0, -1, "-b"},
-		"one that is calmed down":    {[]string{"x!", "y!"}, -1, -1, 0, "ba"},
+		"claims and refills: claims first":    {[]string{"x", "x!", "x!", "x", "x!"}, 2, -1, -1, "-bead"},
+		"several environments: in turns":      {[]string{"x", "x", "x", "y", "y", "z"}, -1, -1, -1, "adfbec"},
+		"several tenants: in turns":           {[]string{"t/x", "t/y", "t/z", "t/x", "u/x", "u/x"}, -1, -1, -1, "aebfcd"},
+		"claims of tenants: in turns":         {[]string{"t/x!", "t/y!", "t/z!", "u/x", "v/x!"}, -1, -1, -1, "aebcd"},
+		"claims of environments: in turns":    {[]string{"x!", "x!", "x!", "y", "z!"}, -1, -1, -1, "aebcd"},
+		"later claim: its environment first":  {[]string{"x", "x", "x", "y"}, -1, 2, -1, "cadb"},
+		"claim arrives and ends: usual order": {[]string{"x", "x", "x", "y"}, -1, 1, 1, "adbc"},
+		"caller gives up its turn: the next":  {[]string{"x", "y"}, 0, 0, -1, "-b"},
+		"claim ends: the other claim first":   {[]string{"x!", "y!"}, -1, -1, 0, "ba"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			gate := NewLimiter(1)
@@ -53,7 +53,7 @@ func TestGateAdmitsByPriorityThenByTurns(t *testing.T) {
 					leave, err := pass.Enter(ctx)
 					if err != nil {
 						if order += "-"; !errors.Is(err, errGaveUp) {
-							t.Error(err)
+							t.Errorf("got %v, want %v", err, errGaveUp)
 						}
 						return
 					}
@@ -64,11 +64,11 @@ func TestGateAdmitsByPriorityThenByTurns(t *testing.T) {
 			}
 			giveUp(errGaveUp)
 			synctest.Wait()
-			if test.hurry >= 0 {
-				passes[test.hurry].SetPriority(runtime.PriorityWaiting)
+			if test.raised >= 0 {
+				passes[test.raised].SetPriority(runtime.PriorityWaiting)
 			}
-			if test.calm >= 0 {
-				passes[test.calm].SetPriority(runtime.PriorityRefill)
+			if test.lowered >= 0 {
+				passes[test.lowered].SetPriority(runtime.PriorityRefill)
 			}
 			if waiting := gate.Waiting(); waiting != strings.Count(test.order, "")-1-strings.Count(test.order, "-") {
 				t.Errorf("%s: %d wait", name, waiting)
@@ -93,8 +93,8 @@ func passOf(gate *Limiter, name string, priority runtime.Priority) *Waiter {
 
 var errGaveUp = errors.New("gave up")
 
-// TestGateLosesNoPlace checks that a pass that is admitted just when it gives up releases its place.
-func TestGateLosesNoPlace(t *testing.T) {
+// TestLimiterLosesNoSlot checks that a pass that is admitted just when it gives up releases its slot.
+func TestLimiterLosesNoSlot(t *testing.T) {
 	gate := NewLimiter(1)
 	for range 1000 {
 		leave, err := passOf(gate, "a", 0).Enter(t.Context())

@@ -114,7 +114,7 @@ func (q *Queue[K, T]) Remove(tenant runtime.TenantID, id K, priority runtime.Pri
 
 // drop removes one item of a key, and every key and level that is empty then.
 func (q *Queue[K, T]) drop(level *Level[K, T], tenant *Key[runtime.TenantID, RoundRobin[K, []T]], key *Key[K, []T], at int) {
-	// The usual case takes constant time. Clearing the place releases the item's memory.
+	// The usual case takes constant time. Clearing the element releases the item's memory.
 	if at == 0 {
 		var none T
 		key.Queue[0] = none

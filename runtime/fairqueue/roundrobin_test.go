@@ -26,7 +26,7 @@ func TestRoundRobinWalk(t *testing.T) {
 				if !slices.Contains(model, key) {
 					model = append(model, key)
 					if k.Queue != 0 {
-						t.Fatalf("a new k has %d", k.Queue)
+						t.Fatalf("a new k has %d, want 0", k.Queue)
 					}
 				}
 				k.Queue++

@@ -150,11 +150,11 @@ func TestWeightsAreInterleaved(t *testing.T) {
 	fair.Tenant("b", 1).Queue = 100
 	fair.Tenant("c", 0).Queue = 1
 	if got := turnsOf(&fair, 13); got != "abcaaabaaabaa" {
-		t.Errorf("the order is %s", got)
+		t.Errorf("the order is %s, want abcaaabaaabaa", got)
 	}
 	fair.Tenant("a", 1) // its weight changed
 	if got := turnsOf(&fair, 8); got != "abababab" {
-		t.Errorf("the order is %s", got)
+		t.Errorf("the order is %s, want abababab", got)
 	}
 }
 

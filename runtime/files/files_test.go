@@ -13,6 +13,7 @@ import (
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/runtime"
 	"github.com/rockpool/rockpool/runtime/quota"
+	"github.com/rockpool/rockpool/test/refusal"
 	"github.com/rockpool/rockpool/test/wait"
 )
 
@@ -99,7 +100,7 @@ func TestListsHaveTheirShareOfMemory(t *testing.T) {
 		}
 	}
 	if err := list(t.Context()); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
-		t.Errorf("beyond the share: %v", err)
+		t.Errorf("beyond the share: got %v, want QUOTA_EXCEEDED", err)
 	}
 	if now, _ := memory.Usage(); now%one != 0 {
 		t.Error("a refused list keeps memory")
@@ -119,18 +120,13 @@ func TestUploadsFailForTheirOwnReason(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := a.UploadFile(ctx, "r", "f", 0, false, -1, reader(func([]byte) (int, error) { cancel(); return 0, stalled }))
 	if !errors.Is(err, stalled) {
-		t.Errorf("a stalled content: %v", err)
+		t.Errorf("a stalled content: got %v, want %v", err, stalled)
 	}
-	var e *runtime.Error
 	large := make([]byte, 1<<20+1)
 	_, err = a.UploadFile(t.Context(), "r", "f", 0, false, -1, bytes.NewReader(large))
-	if !errors.As(err, &e) || e.Code != runtime.CodeInvalidInput || e.Field != "file" {
-		t.Errorf("a large file: %+v", err)
-	}
+	refusal.Want(t, err, runtime.CodeInvalidInput, "file", "a large file:")
 	_, err = a.UpdateFiles(t.Context(), "r", "write", Update{Write: []runtime.FileWrite{{Path: "ok"}, {Path: "f", Data: large}}})
-	if !errors.As(err, &e) || e.Code != runtime.CodeInvalidInput || e.Field != "write.1" || e.Code.Retryable() {
-		t.Errorf("a large write: %+v", err)
-	}
+	refusal.Want(t, err, runtime.CodeInvalidInput, "write.1", "a large write:")
 }
 
 // A reader is a function as an io.Reader.

@@ -24,7 +24,7 @@ type Search struct {
 	Path       string // a directory; "" means the workspace
 	Name       string // a pattern for the last element of a path; see [path.Match]
 	Text       string // text that a line contains, 1 to 256 bytes
-	MaxMatches *int   // 1 to 1000; nil: 100
+	MaxMatches *int   // 1 to 1000; nil means 100
 }
 
 // check validates a search and returns the most matches that it returns.

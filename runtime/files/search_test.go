@@ -37,8 +37,8 @@ func (s *silent) Dial(context.Context, runtime.RunnerID) (net.Conn, error) {
 	return ours, nil
 }
 
-// TestSlowRunnersAreLimited checks that one runner, and one tenant, get few of all places, and that
-// an agent has its whole time once a place is free.
+// TestSlowRunnersAreLimited checks that one runner, and one tenant, get few of all slots, and that
+// an agent has its whole time once a slot is free.
 func TestSlowRunnersAreLimited(t *testing.T) {
 	for kind, total := range map[string]int{"lists": maxLists, "searches": maxSearches} {
 		t.Run(kind, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { limited(t, kind, total) }) })
@@ -109,6 +109,6 @@ func limited(t *testing.T, kind string, total int) {
 	}
 	want("one that waited", <-late, runtime.CodeClusterUnavailable, "took longer than 30s", 2*agentWithin)
 	if len(a.lists.runners) > 0 || len(a.searches.runners) > 0 {
-		t.Error("places are held")
+		t.Error("slots are held")
 	}
 }

@@ -19,15 +19,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// answering is a runner whose agent answers a request with frames, then closes its stream. answered
+// answeringRunner is a runner whose agent answers a request with frames, then closes its stream. answered
 // is closed when all of them were read.
-type answering struct {
+type answeringRunner struct {
 	unreachable
 	frames   [][]byte
 	answered chan struct{}
 }
 
-func (a *answering) Dial(context.Context, runtime.RunnerID) (net.Conn, error) {
+func (a *answeringRunner) Dial(context.Context, runtime.RunnerID) (net.Conn, error) {
 	ours, theirs := net.Pipe()
 	go func() {
 		defer theirs.Close()
@@ -42,7 +42,7 @@ func (a *answering) Dial(context.Context, runtime.RunnerID) (net.Conn, error) {
 	return ours, nil
 }
 
-func (a *answering) watch(t *testing.T, path string) *Watch {
+func (a *answeringRunner) watch(t *testing.T, path string) *Watch {
 	t.Helper()
 	a.answered = make(chan struct{})
 	w, err := New(a, nil).WatchFiles(t.Context(), "r", path, true)
@@ -70,7 +70,7 @@ func TestWatch(t *testing.T) {
 	change := func(path string, kind agent.ChangeKind) agent.Change {
 		return agent.Change{Path: []byte(path), Kind: kind}
 	}
-	a := &answering{frames: [][]byte{
+	a := &answeringRunner{frames: [][]byte{
 		changesFrame(t, agent.Changes{Changes: []agent.Change{change("a", agent.ChangeCreated), change("b", agent.ChangeChanged)}}),
 		agent.AppendFrame(nil, agent.KindEnd, []byte(`{"protocol":1,"error":{"code":"notFound","message":"went"}}`)),
 	}}
@@ -80,7 +80,7 @@ func TestWatch(t *testing.T) {
 		c, err := w.Next(t.Context())
 		if err != nil {
 			if runtime.CodeOf(err) != runtime.CodeFileError {
-				t.Error(err)
+				t.Errorf("got %v, want FILE_ERROR", err)
 			}
 			break
 		}
@@ -89,13 +89,13 @@ func TestWatch(t *testing.T) {
 	if all := strings.Join(got, ", "); all != "BEGAN , CREATED a, CHANGED b" {
 		t.Error(all)
 	}
-	a = &answering{} // its stream breaks
+	a = &answeringRunner{} // its stream breaks
 	w = a.watch(t, "")
 	if _, err := w.Next(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if _, err := w.Next(t.Context()); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
-		t.Error(err)
+		t.Errorf("got %v, want CLUSTER_UNAVAILABLE", err)
 	}
 }
 
@@ -106,7 +106,7 @@ func TestSlowSubscriberGetsLost(t *testing.T) {
 		all.Changes = append(all.Changes, agent.Change{Path: fmt.Append(nil, i), Kind: agent.ChangeChanged})
 	}
 	frame := changesFrame(t, all)
-	a := &answering{}
+	a := &answeringRunner{}
 	for range 50 {
 		a.frames = append(a.frames, frame)
 	}
@@ -165,7 +165,7 @@ func (c *slowToClose) Close() error {
 // TestCloseOfAWatchWaitsForItsGoroutines also covers a watch that the agent ended.
 func TestCloseOfAWatchWaitsForItsGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &answering{answered: make(chan struct{})}
+		a := &answeringRunner{answered: make(chan struct{})}
 		conn, err := a.Dial(t.Context(), "r")
 		if err != nil {
 			t.Fatal(err)
@@ -197,10 +197,10 @@ func TestCloseOfAWatchWaitsForItsGoroutines(t *testing.T) {
 func TestWatchOfAMissingDirectoryFails(t *testing.T) {
 	cause := errors.New("a cause")
 	if _, err := New(&unreachable{use: cause}, nil).WatchFiles(t.Context(), "r", "", false); !errors.Is(err, cause) {
-		t.Error(err)
+		t.Errorf("got %v, want %v", err, cause)
 	}
 	if _, err := New(&unreachable{}, nil).WatchFiles(t.Context(), "r", "x\x00", false); runtime.CodeOf(err) != runtime.CodeInvalidInput {
-		t.Error(err)
+		t.Errorf("got %v, want INVALID_INPUT", err)
 	}
 }
 

@@ -95,37 +95,37 @@ func (m *memory) DeleteTenant(_ context.Context, id runtime.TenantID) error {
 
 var testKey = []byte("a key of thirty-two bytes, or so")
 
-// load returns a server's book over a store.
+// load returns a server's registry over a store.
 func load(t testing.TB, s Store, c Config) *Registry {
 	t.Helper()
 	c.Store, c.Logger = s, zap.NewNop()
 	if c.Key == nil {
 		c.Key = testKey
 	}
-	b := New(c)
-	if err := b.Load(t.Context()); err != nil {
+	r := New(c)
+	if err := r.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return b
+	return r
 }
 
-// newBook returns a registry that requires tokens, with the tenants physics and chemistry.
-func newBook(t testing.TB) (*Registry, *memory) {
+// newRegistry returns a registry that requires tokens, with the tenants physics and chemistry.
+func newRegistry(t testing.TB) (*Registry, *memory) {
 	t.Helper()
 	m := newMemory()
-	b := load(t, m, Config{FirstToken: "first"})
+	r := load(t, m, Config{FirstToken: "first"})
 	for _, id := range []runtime.TenantID{"physics", "chemistry"} {
-		if _, created, err := b.PutTenant(t.Context(), id, nil, nil); err != nil || !created {
+		if _, created, err := r.PutTenant(t.Context(), id, nil, nil); err != nil || !created {
 			t.Fatal(created, err)
 		}
 	}
-	return b, m
+	return r, m
 }
 
-func (b *Registry) make(t testing.TB, in NewToken) (access.Token, string) {
+func (r *Registry) make(t testing.TB, in NewToken) (access.Token, string) {
 	t.Helper()
 	in.Kind, in.Name = access.KindToken, "test"
-	made, text, err := b.CreateToken(t.Context(), access.Server(), in)
+	made, text, err := r.CreateToken(t.Context(), access.Server(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func wantCode(t testing.TB, what string, err error, code runtime.Code) {
 	}
 }
 
-// onDisk returns a book over a database, and the directory with its files.
+// onDisk returns a registry over a database, and the directory with its files.
 func onDisk(t testing.TB) (*Registry, string) {
 	t.Helper()
 	dir := t.TempDir()

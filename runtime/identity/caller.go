@@ -46,28 +46,28 @@ var errUnknown = unauthenticated("the token is unknown to this server, revoked o
 
 // Authenticate returns the caller with a token or a grant; "" is a caller without either. It
 // returns UNAUTHENTICATED if that isn't valid. It takes the same time for every wrong token.
-func (b *Registry) Authenticate(shown string) (Caller, error) {
+func (r *Registry) Authenticate(shown string) (Caller, error) {
 	if shown == "" {
-		if b.Open() {
-			return b.anonymous(), nil
+		if r.Open() {
+			return r.anonymous(), nil
 		}
 		return Caller{}, unauthenticated(`this server needs a token: send the header "Authorization: Bearer TOKEN"`)
 	}
 	if IsGrant(shown) {
-		return b.authenticateGrant(shown)
+		return r.authenticateGrant(shown)
 	}
-	if b.Open() {
-		return b.anonymous(), nil // a server that requires no token ignores them
+	if r.Open() {
+		return r.anonymous(), nil // a server that requires no token ignores them
 	}
 	hash := hashOf(shown)
-	if b.first != nil && same(hash, b.first.Hash) {
-		return Caller{Principal: b.first.Principal(), ended: b.first.ended}, nil
+	if r.first != nil && same(hash, r.first.Hash) {
+		return Caller{Principal: r.first.Principal(), ended: r.first.ended}, nil
 	}
 	var known *liveToken
 	if id, ok := idOf(shown); ok {
-		b.mu.RLock()
-		known = b.tokens[id]
-		b.mu.RUnlock()
+		r.mu.RLock()
+		known = r.tokens[id]
+		r.mu.RUnlock()
 	}
 	// An unknown id is compared too, so that it takes as long as a wrong secret.
 	expected := make([]byte, len(hash))
@@ -81,8 +81,8 @@ func (b *Registry) Authenticate(shown string) (Caller, error) {
 }
 
 // anonymous returns the caller without a token, who ends when the first token is made.
-func (b *Registry) anonymous() Caller {
-	return Caller{Principal: access.Anonymous(), ended: b.nobody.ended}
+func (r *Registry) anonymous() Caller {
+	return Caller{Principal: access.Anonymous(), ended: r.nobody.ended}
 }
 
 // caller returns the caller with the token, and records its use.
@@ -99,16 +99,16 @@ func (t *liveToken) caller() (Caller, error) {
 
 // ByID returns the caller with a token's id, for something that was signed for it; "" is a caller
 // without a token.
-func (b *Registry) ByID(id string) (Caller, error) {
+func (r *Registry) ByID(id string) (Caller, error) {
 	if id == "" {
-		return b.Authenticate("")
+		return r.Authenticate("")
 	}
-	if b.first != nil && id == b.first.ID {
-		return Caller{Principal: b.first.Principal(), ended: b.first.ended}, nil
+	if r.first != nil && id == r.first.ID {
+		return Caller{Principal: r.first.Principal(), ended: r.first.ended}, nil
 	}
-	b.mu.RLock()
-	known := b.tokens[id]
-	b.mu.RUnlock()
+	r.mu.RLock()
+	known := r.tokens[id]
+	r.mu.RUnlock()
 	if known == nil {
 		return Caller{}, errUnknown
 	}
@@ -116,14 +116,14 @@ func (b *Registry) ByID(id string) (Caller, error) {
 }
 
 // Token returns the valid token with a text, and whether there is one.
-func (b *Registry) Token(text string) (access.Token, bool) {
-	caller, err := b.Authenticate(text)
+func (r *Registry) Token(text string) (access.Token, bool) {
+	caller, err := r.Authenticate(text)
 	if err != nil || caller.Grant != nil {
 		return access.Token{}, false
 	}
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	t := b.tokens[caller.ID]
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	t := r.tokens[caller.ID]
 	if t == nil {
 		return access.Token{}, false
 	}

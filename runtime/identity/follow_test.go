@@ -29,7 +29,7 @@ func (u unreadable) Tokens(ctx context.Context) ([]access.Token, error) {
 // its requests end, and that new tokens are known.
 func TestFollowerReadsRevocations(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		leader, m := newBook(t)
+		leader, m := newRegistry(t)
 		var away atomic.Bool
 		standby := load(t, unreadable{m, &away}, Config{FirstToken: "first"})
 		ctx, stop := context.WithCancel(t.Context())
@@ -66,7 +66,7 @@ func TestFollowerReadsRevocations(t *testing.T) {
 		go func() { ended <- standby.Follow(ctx, nil) }()
 		stop()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Error(err)
+			t.Errorf("got %v, want %v", err, context.Canceled)
 		}
 	})
 }

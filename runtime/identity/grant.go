@@ -66,13 +66,13 @@ var (
 
 // Sign returns the text of a grant made by a caller, valid for life, and the grant with ID and
 // Expires set.
-func (b *Registry) Sign(by access.Principal, g access.Grant, life time.Duration) (string, access.Grant, error) {
+func (r *Registry) Sign(by access.Principal, g access.Grant, life time.Duration) (string, access.Grant, error) {
 	if by.Grant != nil || by.Kind == access.KindServer {
 		return "", g, runtime.Errorf(runtime.CodeForbidden, "a grant can't make grants")
 	}
-	now := b.clock.Now()
+	now := r.clock.Now()
 	g.ID, g.Expires = uuid.Must(uuid.NewV7()).String(), now.Add(life).Truncate(time.Second)
-	text, err := jwt.Signed(b.grants.signer).Claims(grantClaims{
+	text, err := jwt.Signed(r.grants.signer).Claims(grantClaims{
 		Claims: jwt.Claims{ID: g.ID, Subject: by.ID, Audience: jwt.Audience{grantAudience}, IssuedAt: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(g.Expires)},
 		Tenant: by.Tenant, AllTenants: by.AllTenants, Execution: g.Execution, Runner: g.Runner, Rights: g.Rights,
 	}).Serialize()
@@ -82,24 +82,24 @@ func (b *Registry) Sign(by access.Principal, g access.Grant, life time.Duration)
 	return grantPrefix + text, g, nil
 }
 
-func (b *Registry) authenticateGrant(shown string) (Caller, error) {
+func (r *Registry) authenticateGrant(shown string) (Caller, error) {
 	token, err := jwt.ParseSigned(strings.TrimPrefix(shown, grantPrefix), []jose.SignatureAlgorithm{jose.HS256})
 	if err != nil {
 		return Caller{}, errGrant
 	}
 	var claims grantClaims
-	if err := token.Claims(b.grants.key, &claims); err != nil {
+	if err := token.Claims(r.grants.key, &claims); err != nil {
 		return Caller{}, errGrant
 	}
 	if claims.Expiry == nil || !slices.Contains(claims.Audience, grantAudience) || claims.Execution == "" == (claims.Runner == "") {
 		return Caller{}, errGrant
 	}
-	until := b.clock.Anchor(claims.Expiry.Time())
-	if !b.clock.Now().Before(until) {
+	until := r.clock.Anchor(claims.Expiry.Time())
+	if !r.clock.Now().Before(until) {
 		return Caller{}, errGrantExpired
 	}
 	// A grant ends with the token that made it.
-	maker, err := b.ByID(claims.Subject)
+	maker, err := r.ByID(claims.Subject)
 	if err != nil {
 		return Caller{}, errGrantorEnded
 	}

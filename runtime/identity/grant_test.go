@@ -50,9 +50,9 @@ func hmacOf(h func() hash.Hash, key []byte) func(string) []byte {
 
 // TestForgedGrantsAreRefused checks that only texts that this server signed as grants are accepted.
 func TestForgedGrantsAreRefused(t *testing.T) {
-	b, _ := newBook(t)
-	maker := b.principal(t, NewToken{Role: access.Client, Tenant: "physics"})
-	key := b.grants.key
+	r, _ := newRegistry(t)
+	maker := r.principal(t, NewToken{Role: access.Client, Tenant: "physics"})
+	key := r.grants.key
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestForgedGrantsAreRefused(t *testing.T) {
 			sign:   hmacOf(sha256.New, key),
 		}
 	}
-	if known, err := b.Authenticate(good().text()); err != nil || known.Grant.Execution != "x" {
+	if known, err := r.Authenticate(good().text()); err != nil || known.Grant.Execution != "x" {
 		t.Fatalf("the text that is changed below isn't a valid grant: %v", err)
 	}
 	none := func(string) []byte { return nil }
@@ -106,7 +106,7 @@ func TestForgedGrantsAreRefused(t *testing.T) {
 	} {
 		f := good()
 		change(&f)
-		caller, err := b.Authenticate(f.text())
+		caller, err := r.Authenticate(f.text())
 		if runtime.CodeOf(err) != runtime.CodeUnauthenticated || err == nil || caller.Principal.Kind != "" {
 			t.Errorf("%s: %+v, %v", what, caller.Principal, err)
 		}
@@ -121,7 +121,7 @@ func TestForgedGrantsAreRefused(t *testing.T) {
 		"as a token":         tokenPrefix + strings.TrimPrefix(text, grantPrefix),
 		"twice":              text + text, "more after it": text + ".e30",
 	} {
-		if caller, err := b.Authenticate(other); err == nil {
+		if caller, err := r.Authenticate(other); err == nil {
 			t.Errorf("%s: %+v", what, caller.Principal)
 		}
 	}
@@ -152,14 +152,14 @@ func swap(t *testing.T, text, from, to string) string {
 
 // TestGrantsCarryTheirObjectAndRights checks that they carry nothing else, such as their maker's role.
 func TestGrantsCarryTheirObjectAndRights(t *testing.T) {
-	b, m := newBook(t)
-	maker := b.principal(t, NewToken{Role: access.Admin, Tenant: "physics"})
-	text, made, err := b.Sign(maker, access.Grant{Runner: "r", Rights: []access.Right{access.Execute, access.Watch}}, time.Hour)
+	r, m := newRegistry(t)
+	maker := r.principal(t, NewToken{Role: access.Admin, Tenant: "physics"})
+	text, made, err := r.Sign(maker, access.Grant{Runner: "r", Rights: []access.Right{access.Execute, access.Watch}}, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for what, book := range map[string]*Registry{"the server": b, "after a restart": load(t, m, Config{FirstToken: "first"})} {
-		known, err := book.Authenticate(text)
+	for what, registry := range map[string]*Registry{"the server": r, "after a restart": load(t, m, Config{FirstToken: "first"})} {
+		known, err := registry.Authenticate(text)
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
@@ -168,17 +168,17 @@ func TestGrantsCarryTheirObjectAndRights(t *testing.T) {
 			g.ID != made.ID || g.Runner != "r" || g.Execution != "" || !slices.Equal(g.Rights, made.Rights) || !g.Expires.Equal(made.Expires) {
 			t.Errorf("%s: %+v %+v", what, known.Principal, g)
 		}
-		_, _, err = book.Sign(known.Principal, access.Grant{Runner: "r", Rights: []access.Right{access.Watch}}, time.Hour)
+		_, _, err = registry.Sign(known.Principal, access.Grant{Runner: "r", Rights: []access.Right{access.Watch}}, time.Hour)
 		wantCode(t, "a grant makes a grant", err, runtime.CodeForbidden)
 		wantCode(t, "a grant may make grants", known.Allow("createGrant"), runtime.CodeForbidden)
 	}
 	_, err = load(t, m, Config{FirstToken: "first", Key: []byte("another key of thirty-two bytes!")}).Authenticate(text)
 	wantCode(t, "with another key", err, runtime.CodeUnauthenticated)
-	if _, err := b.RevokeToken(t.Context(), access.Server(), maker.ID, false); err != nil {
+	if _, err := r.RevokeToken(t.Context(), access.Server(), maker.ID, false); err != nil {
 		t.Fatal(err)
 	}
-	for _, book := range []*Registry{b, load(t, m, Config{FirstToken: "first"})} {
-		_, err := book.Authenticate(text)
+	for _, registry := range []*Registry{r, load(t, m, Config{FirstToken: "first"})} {
+		_, err := registry.Authenticate(text)
 		wantCode(t, "once its maker is revoked", err, runtime.CodeUnauthenticated)
 	}
 }
@@ -186,23 +186,23 @@ func TestGrantsCarryTheirObjectAndRights(t *testing.T) {
 // TestGrantsExpire checks that grants end with their time, and with their maker's token.
 func TestGrantsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, _ := newBook(t)
+		r, _ := newRegistry(t)
 		for what, test := range map[string]struct {
 			token, grant, lasts time.Duration
 			why                 error
 		}{
-			"its time":         {0, time.Minute, time.Minute, errGrantExpired},
-			"its maker's time": {time.Minute, time.Hour, time.Minute, errExpired},
+			"grant expires first": {0, time.Minute, time.Minute, errGrantExpired},
+			"token expires first": {time.Minute, time.Hour, time.Minute, errExpired},
 		} {
-			maker := b.principal(t, NewToken{Role: access.Client, Tenant: "physics", Life: test.token})
-			text, made, err := b.Sign(maker, access.Grant{Execution: "x", Rights: []access.Right{access.Watch}}, test.grant)
+			maker := r.principal(t, NewToken{Role: access.Client, Tenant: "physics", Life: test.token})
+			text, made, err := r.Sign(maker, access.Grant{Execution: "x", Rights: []access.Right{access.Watch}}, test.grant)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if life := time.Until(made.Expires); life > test.grant || life <= test.grant-time.Second {
 				t.Errorf("%s: it says %v", what, life)
 			}
-			known, err := b.Authenticate(text)
+			known, err := r.Authenticate(text)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -215,9 +215,9 @@ func TestGrantsExpire(t *testing.T) {
 			time.Sleep(time.Second)
 			synctest.Wait()
 			if cause := context.Cause(ctx); !errors.Is(cause, test.why) {
-				t.Errorf("%s: it ended by %v", what, cause)
+				t.Errorf("%s: it ended by %v, want %v", what, cause, test.why)
 			}
-			_, err = b.Authenticate(text)
+			_, err = r.Authenticate(text)
 			wantCode(t, what, err, runtime.CodeUnauthenticated)
 			release()
 		}

@@ -85,12 +85,12 @@ var (
 
 // New returns a registry that contains only the first token. Call Load.
 func New(c Config) *Registry {
-	b := &Registry{config: c, clock: timing.NewClock(), nobody: newLive(access.Token{}), grants: newGrants(c.Key), tokens: map[string]*liveToken{}, tenants: map[runtime.TenantID]runtime.Tenant{}}
+	r := &Registry{config: c, clock: timing.NewClock(), nobody: newLive(access.Token{}), grants: newGrants(c.Key), tokens: map[string]*liveToken{}, tenants: map[runtime.TenantID]runtime.Tenant{}}
 	if c.FirstToken != "" {
-		b.first = newLive(access.Token{ID: firstID(c.Key, c.FirstToken), Kind: access.KindToken, Name: "token file", AllTenants: true, Role: access.Admin, Hash: hashOf(c.FirstToken)})
+		r.first = newLive(access.Token{ID: firstID(c.Key, c.FirstToken), Kind: access.KindToken, Name: "token file", AllTenants: true, Role: access.Admin, Hash: hashOf(c.FirstToken)})
 	}
-	b.config.FirstToken, b.config.Key = "", nil // secrets, which aren't needed again
-	return b
+	r.config.FirstToken, r.config.Key = "", nil // secrets, which aren't needed again
+	return r
 }
 
 // newLive returns a token with a context that ends when the token is revoked or expires.
@@ -113,40 +113,40 @@ func newLive(t access.Token) *liveToken {
 
 // Load reads the stored tokens and tenants. Call it again when another server may have changed
 // them. Tokens that were revoked meanwhile end.
-func (b *Registry) Load(ctx context.Context) error {
-	b.changing.Lock()
-	defer b.changing.Unlock()
-	tokens, err := b.config.Store.Tokens(ctx)
+func (r *Registry) Load(ctx context.Context) error {
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	tokens, err := r.config.Store.Tokens(ctx)
 	if err != nil {
 		return err
 	}
-	tenants, err := b.config.Store.Tenants(ctx)
+	tenants, err := r.config.Store.Tenants(ctx)
 	if err != nil {
 		return err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	old := b.tokens
-	b.tokens, b.tenants = map[string]*liveToken{}, map[runtime.TenantID]runtime.Tenant{}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old := r.tokens
+	r.tokens, r.tenants = map[string]*liveToken{}, map[runtime.TenantID]runtime.Tenant{}
 	for _, t := range tokens {
 		if known := old[t.ID]; known != nil && known.RevokedAt.Equal(t.RevokedAt) {
-			b.tokens[t.ID] = known // unchanged: its context continues, and with it the calls that depend on it
+			r.tokens[t.ID] = known // unchanged: its context continues, and with it the calls that depend on it
 			delete(old, t.ID)
 			continue
 		}
-		t.ExpiresAt = b.clock.Anchor(t.ExpiresAt)
-		b.tokens[t.ID] = newLive(t)
+		t.ExpiresAt = r.clock.Anchor(t.ExpiresAt)
+		r.tokens[t.ID] = newLive(t)
 	}
 	// The remaining ones were revoked or deleted by another server.
 	for _, gone := range old {
 		gone.end(errRevoked)
 	}
 	for _, t := range tenants {
-		b.tenants[t.ID] = t
-		b.setQuotas(t)
+		r.tenants[t.ID] = t
+		r.setQuotas(t)
 	}
-	if len(b.tokens) > 0 {
-		b.nobody.end(errClosed)
+	if len(r.tokens) > 0 {
+		r.nobody.end(errClosed)
 	}
 	return nil
 }
@@ -158,14 +158,14 @@ const followEvery = 2 * time.Second
 // Follow calls Load repeatedly until leads is closed, because afterwards only this server makes
 // changes. It returns ctx's cause if ctx ends first. While the store is unreadable, everything
 // stays as it was.
-func (b *Registry) Follow(ctx context.Context, leads <-chan struct{}) error {
+func (r *Registry) Follow(ctx context.Context, leads <-chan struct{}) error {
 	tick := time.Tick(followEvery)
 	for failing := false; ; {
 		select {
 		case <-tick:
-			err := b.Load(ctx)
+			err := r.Load(ctx)
 			if err != nil && !failing && ctx.Err() == nil {
-				b.config.Logger.Warn("tokens are unreadable; a token revoked meanwhile stays valid until they are readable again", zap.Error(err))
+				r.config.Logger.Warn("tokens are unreadable; a token revoked meanwhile stays valid until they are readable again", zap.Error(err))
 			}
 			failing = err != nil
 		case <-leads:
@@ -177,9 +177,9 @@ func (b *Registry) Follow(ctx context.Context, leads <-chan struct{}) error {
 }
 
 // setQuotas passes a tenant's quotas on. The caller holds mu.
-func (b *Registry) setQuotas(t runtime.Tenant) {
-	if b.config.Quotas != nil {
-		b.config.Quotas.SetTenant(t)
+func (r *Registry) setQuotas(t runtime.Tenant) {
+	if r.config.Quotas != nil {
+		r.config.Quotas.SetTenant(t)
 	}
 }
 
@@ -194,16 +194,16 @@ const (
 
 // Run stores the last uses of tokens regularly, and deletes tokens that ended long ago, until ctx
 // ends. It returns ctx's cause.
-func (b *Registry) Run(ctx context.Context) error {
+func (r *Registry) Run(ctx context.Context) error {
 	for tick := time.Tick(flushEvery); ; {
 		select {
 		case <-tick:
-			b.flush(ctx)
-			b.forget(ctx, b.clock.Now())
+			r.flush(ctx)
+			r.forget(ctx, r.clock.Now())
 		case <-ctx.Done():
 			late, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
-			b.flush(late)
+			r.flush(late)
 			return context.Cause(ctx)
 		}
 	}
@@ -211,24 +211,24 @@ func (b *Registry) Run(ctx context.Context) error {
 
 // flush stores the last use of the tokens that were used since the previous flush. Those that could
 // not be stored are tried again at the next one.
-func (b *Registry) flush(ctx context.Context) {
+func (r *Registry) flush(ctx context.Context) {
 	used := map[string]time.Time{}
-	b.mu.RLock()
-	for id, t := range b.tokens {
+	r.mu.RLock()
+	for id, t := range r.tokens {
 		if t.dirty.Swap(false) {
 			used[id] = time.UnixMilli(t.used.Load())
 		}
 	}
-	b.mu.RUnlock()
+	r.mu.RUnlock()
 	if len(used) == 0 {
 		return
 	}
-	if err := b.config.Store.UseTokens(ctx, used); err != nil {
-		b.config.Logger.Warn("the last use of tokens could not be stored", zap.Error(err))
-		b.mu.RLock()
-		defer b.mu.RUnlock()
+	if err := r.config.Store.UseTokens(ctx, used); err != nil {
+		r.config.Logger.Warn("the last use of tokens could not be stored", zap.Error(err))
+		r.mu.RLock()
+		defer r.mu.RUnlock()
 		for id := range used {
-			if t := b.tokens[id]; t != nil {
+			if t := r.tokens[id]; t != nil {
 				t.dirty.Store(true) // try again at the next flush
 			}
 		}
@@ -238,13 +238,13 @@ func (b *Registry) flush(ctx context.Context) {
 // forget deletes tokens that ended long ago. A token stays while one that it made exists: see
 // RevokeToken. One token always stays, because a server on loopback without any token requires
 // none.
-func (b *Registry) forget(ctx context.Context, now time.Time) {
-	b.changing.Lock()
-	defer b.changing.Unlock()
+func (r *Registry) forget(ctx context.Context, now time.Time) {
+	r.changing.Lock()
+	defer r.changing.Unlock()
 	var old []string
-	b.mu.RLock()
-	makers := b.makers()
-	for id, t := range b.tokens {
+	r.mu.RLock()
+	makers := r.makers()
+	for id, t := range r.tokens {
 		keep := keepTokens
 		if t.Kind == access.KindSession {
 			keep = keepSessions
@@ -253,32 +253,32 @@ func (b *Registry) forget(ctx context.Context, now time.Time) {
 			old = append(old, id)
 		}
 	}
-	if len(old) == len(b.tokens) && len(old) > 0 {
+	if len(old) == len(r.tokens) && len(old) > 0 {
 		old = old[1:]
 	}
-	b.mu.RUnlock()
-	if err := b.delete(ctx, old); err != nil {
-		b.config.Logger.Warn("ended tokens could not be deleted", zap.Error(err))
+	r.mu.RUnlock()
+	if err := r.delete(ctx, old); err != nil {
+		r.config.Logger.Warn("ended tokens could not be deleted", zap.Error(err))
 	}
 }
 
 // Open reports whether callers without a token may do everything.
-func (b *Registry) Open() bool {
-	if !b.config.Open || b.first != nil {
+func (r *Registry) Open() bool {
+	if !r.config.Open || r.first != nil {
 		return false
 	}
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	return len(b.tokens) == 0
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return len(r.tokens) == 0
 }
 
 // Tokens returns the tokens that a caller manages, with the sessions if requested, oldest first.
-func (b *Registry) Tokens(by access.Principal, sessions bool) []access.Token {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
+func (r *Registry) Tokens(by access.Principal, sessions bool) []access.Token {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
 	var all []access.Token
-	for _, t := range b.tokens {
-		if b.manages(by, t.Token) && (sessions || t.Kind != access.KindSession) {
+	for _, t := range r.tokens {
+		if r.manages(by, t.Token) && (sessions || t.Kind != access.KindSession) {
 			shown := t.Token
 			if at := t.used.Load(); at != 0 {
 				shown.LastUsedAt = time.UnixMilli(at)
@@ -286,7 +286,7 @@ func (b *Registry) Tokens(by access.Principal, sessions bool) []access.Token {
 			all = append(all, shown)
 		}
 	}
-	slices.SortFunc(all, func(a, b access.Token) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(all, func(a, r access.Token) int { return cmp.Compare(a.ID, r.ID) })
 	return all
 }
 
@@ -297,34 +297,34 @@ func manages(by access.Principal, t access.Token) bool {
 }
 
 // manages is like the function manages, for existing tokens. Hold mu.
-func (b *Registry) manages(by access.Principal, t access.Token) bool {
-	return manages(by, t) && (by.AllTenants || !b.former(t))
+func (r *Registry) manages(by access.Principal, t access.Token) bool {
+	return manages(by, t) && (by.AllTenants || !r.former(t))
 }
 
 // former reports whether an ended token belonged to a deleted tenant whose name a new tenant has
 // now. Hold mu.
-func (b *Registry) former(t access.Token) bool {
-	return t.Ended(b.clock.Now()) && !t.AllTenants && t.Tenant != runtime.DefaultTenant && t.CreatedAt.Before(b.tenants[t.Tenant].CreatedAt)
+func (r *Registry) former(t access.Token) bool {
+	return t.Ended(r.clock.Now()) && !t.AllTenants && t.Tenant != runtime.DefaultTenant && t.CreatedAt.Before(r.tenants[t.Tenant].CreatedAt)
 }
 
 // Tenants returns the tenants that a caller sees, ordered by name. They always include the default
 // tenant.
-func (b *Registry) Tenants(by access.Principal) []runtime.Tenant {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	all := maps.Clone(b.tenants)
+func (r *Registry) Tenants(by access.Principal) []runtime.Tenant {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	all := maps.Clone(r.tenants)
 	if _, put := all[runtime.DefaultTenant]; !put {
 		all[runtime.DefaultTenant] = runtime.Tenant{Weight: runtime.DefaultWeight}
 	}
 	maps.DeleteFunc(all, func(id runtime.TenantID, _ runtime.Tenant) bool { return !by.SeesTenant(id) })
-	return slices.SortedFunc(maps.Values(all), func(a, b runtime.Tenant) int { return cmp.Compare(a.ID.String(), b.ID.String()) })
+	return slices.SortedFunc(maps.Values(all), func(a, r runtime.Tenant) int { return cmp.Compare(a.ID.String(), r.ID.String()) })
 }
 
 // Tenant returns a tenant, and whether it exists.
-func (b *Registry) Tenant(id runtime.TenantID) (runtime.Tenant, bool) {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	t, ok := b.tenants[id]
+func (r *Registry) Tenant(id runtime.TenantID) (runtime.Tenant, bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	t, ok := r.tenants[id]
 	if !ok && id == runtime.DefaultTenant {
 		return runtime.Tenant{Weight: runtime.DefaultWeight}, true
 	}

@@ -35,11 +35,11 @@ type NewToken struct {
 // CreateToken makes a token, and returns its text, which isn't stored. A caller can't give a token
 // more than it has itself, and its own token must still be valid. The first token of an open server
 // must be an administrator's for all tenants; afterwards the server requires tokens.
-func (b *Registry) CreateToken(ctx context.Context, by access.Principal, in NewToken) (access.Token, string, error) {
+func (r *Registry) CreateToken(ctx context.Context, by access.Principal, in NewToken) (access.Token, string, error) {
 	if err := in.validate(); err != nil {
 		return access.Token{}, "", err
 	}
-	made := access.Token{Kind: in.Kind, Name: in.Name, Subject: in.Subject, Tenant: in.Tenant, AllTenants: in.AllTenants, Role: in.Role, CreatedAt: b.clock.Now(), CreatedBy: by.ID}
+	made := access.Token{Kind: in.Kind, Name: in.Name, Subject: in.Subject, Tenant: in.Tenant, AllTenants: in.AllTenants, Role: in.Role, CreatedAt: r.clock.Now(), CreatedBy: by.ID}
 	if in.Life > 0 {
 		made.ExpiresAt = made.CreatedAt.Add(in.Life)
 	}
@@ -50,23 +50,23 @@ func (b *Registry) CreateToken(ctx context.Context, by access.Principal, in NewT
 		return access.Token{}, "", unknownTenant(in.Tenant)
 	}
 	// Neither the caller's token nor the tenant may end before the new token is stored.
-	b.changing.Lock()
-	defer b.changing.Unlock()
-	if err := b.known(by); err != nil {
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	if err := r.known(by); err != nil {
 		return access.Token{}, "", err
 	}
-	if _, there := b.Tenant(in.Tenant); !there {
+	if _, there := r.Tenant(in.Tenant); !there {
 		return access.Token{}, "", unknownTenant(in.Tenant)
 	}
-	if b.Open() && (in.Role != access.Admin || !in.AllTenants || in.Life > 0) {
+	if r.Open() && (in.Role != access.Admin || !in.AllTenants || in.Life > 0) {
 		return access.Token{}, "", runtime.Invalid("role", "must be ADMIN, for all tenants and without an expiry, for the first token, since the server then requires tokens. Make that one first: `rockpool token create admin --role ADMIN`")
 	}
 	if in.Kind == access.KindSession {
-		if err := b.endOldest(ctx, in.Subject); err != nil {
+		if err := r.endOldest(ctx, in.Subject); err != nil {
 			return access.Token{}, "", err
 		}
 	}
-	switch live, all := b.count(made); {
+	switch live, all := r.count(made); {
 	case in.Kind == access.KindSession && live >= maxTokens:
 		return access.Token{}, "", runtime.Errorf(runtime.CodeLimitExceeded, "the tenant has %d sessions, which is the limit: revoke some, or wait until they end", live)
 	case in.Kind != access.KindSession && (live >= maxTokens || all >= 2*maxTokens):
@@ -74,28 +74,28 @@ func (b *Registry) CreateToken(ctx context.Context, by access.Principal, in NewT
 	}
 	var text string
 	made.ID, text, made.Hash = newSecret()
-	if err := b.config.Store.PutTokens(ctx, made); err != nil {
+	if err := r.config.Store.PutTokens(ctx, made); err != nil {
 		return access.Token{}, "", err
 	}
-	wasOpen := b.Open()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.tokens[made.ID] = newLive(made)
+	wasOpen := r.Open()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tokens[made.ID] = newLive(made)
 	if wasOpen {
-		b.config.Logger.Info("the first token was made: every caller needs one from now on")
+		r.config.Logger.Info("the first token was made: every caller needs one from now on")
 	}
 	// Calls that were made without a token end now.
-	b.nobody.end(errClosed)
+	r.nobody.end(errClosed)
 	return made, text, nil
 }
 
 // count returns how many tokens like with, or sessions like it, a tenant has: valid ones, and all.
-func (b *Registry) count(with access.Token) (live, all int) {
-	now := b.clock.Now()
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	for _, t := range b.tokens {
-		if t.Kind != with.Kind || t.Tenant != with.Tenant || t.AllTenants != with.AllTenants || b.former(t.Token) {
+func (r *Registry) count(with access.Token) (live, all int) {
+	now := r.clock.Now()
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for _, t := range r.tokens {
+		if t.Kind != with.Kind || t.Tenant != with.Tenant || t.AllTenants != with.AllTenants || r.former(t.Token) {
 			continue
 		}
 		if all++; !t.Ended(now) {
@@ -159,11 +159,11 @@ func unknownTenant(id runtime.TenantID) error {
 
 // known returns an error if the caller's token has ended. Hold changing, so that no token is
 // revoked meanwhile.
-func (b *Registry) known(by access.Principal) error {
+func (r *Registry) known(by access.Principal) error {
 	if by.Kind == access.KindServer {
 		return nil
 	}
-	_, err := b.ByID(by.ID)
+	_, err := r.ByID(by.ID)
 	return err
 }
 
@@ -179,23 +179,23 @@ type Revocation struct {
 // even if the token had ended, was never in the registry, or can't be revoked (the token from a file).
 // It returns INVALID_INPUT for a token that the caller doesn't manage, unless alsoMade is set and
 // the caller manages tokens that it made.
-func (b *Registry) RevokeToken(ctx context.Context, by access.Principal, id string, alsoMade bool) (Revocation, error) {
-	b.changing.Lock()
-	defer b.changing.Unlock()
-	if err := b.known(by); err != nil {
+func (r *Registry) RevokeToken(ctx context.Context, by access.Principal, id string, alsoMade bool) (Revocation, error) {
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	if err := r.known(by); err != nil {
 		return Revocation{}, err
 	}
 	var done Revocation
-	b.mu.RLock()
-	token := b.tokens[id]
+	r.mu.RLock()
+	token := r.tokens[id]
 	// To this caller, a token that it doesn't manage doesn't exist.
-	if token != nil && !b.manages(by, token.Token) {
+	if token != nil && !r.manages(by, token.Token) {
 		token = nil
 	}
-	b.mu.RUnlock()
+	r.mu.RUnlock()
 	var made []*liveToken
 	if alsoMade {
-		made = b.madeWith(by, id)
+		made = r.madeWith(by, id)
 	}
 	if token == nil && len(made) == 0 {
 		return Revocation{}, runtime.Invalid("id", "token %s doesn't exist", id)
@@ -204,7 +204,7 @@ func (b *Registry) RevokeToken(ctx context.Context, by access.Principal, id stri
 	if token != nil {
 		all = append(all, token)
 	}
-	revoked, err := b.revoke(ctx, all)
+	revoked, err := r.revoke(ctx, all)
 	if err != nil {
 		return Revocation{}, err
 	}
@@ -222,12 +222,12 @@ func (b *Registry) RevokeToken(ctx context.Context, by access.Principal, id stri
 
 // madeWith returns the tokens that a caller manages and that were made with a token, directly or
 // indirectly.
-func (b *Registry) madeWith(by access.Principal, id string) []*liveToken {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
+func (r *Registry) madeWith(by access.Principal, id string) []*liveToken {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
 	byMaker := map[string][]*liveToken{}
-	for _, t := range b.tokens {
-		if t.CreatedBy != "" && b.manages(by, t.Token) {
+	for _, t := range r.tokens {
+		if t.CreatedBy != "" && r.manages(by, t.Token) {
 			byMaker[t.CreatedBy] = append(byMaker[t.CreatedBy], t)
 		}
 	}
@@ -240,8 +240,8 @@ func (b *Registry) madeWith(by access.Principal, id string) []*liveToken {
 }
 
 // revoke revokes those of tokens that haven't ended, and returns them by id. Its caller holds changing.
-func (b *Registry) revoke(ctx context.Context, tokens []*liveToken) (map[string]access.Token, error) {
-	now := b.clock.Now()
+func (r *Registry) revoke(ctx context.Context, tokens []*liveToken) (map[string]access.Token, error) {
+	now := r.clock.Now()
 	var ending []*liveToken
 	var stored []access.Token
 	revoked := map[string]access.Token{}
@@ -256,18 +256,18 @@ func (b *Registry) revoke(ctx context.Context, tokens []*liveToken) (map[string]
 	if len(ending) == 0 {
 		return nil, nil
 	}
-	if err := b.config.Store.PutTokens(ctx, stored...); err != nil {
+	if err := r.config.Store.PutTokens(ctx, stored...); err != nil {
 		return nil, err
 	}
-	b.mu.Lock()
+	r.mu.Lock()
 	// Memory changes before the contexts end, so that a caller whose call ends can't use the
 	// token again.
 	for i, t := range ending {
 		next := newLive(stored[i])
 		next.used.Store(t.used.Load())
-		b.tokens[t.ID] = next
+		r.tokens[t.ID] = next
 	}
-	b.mu.Unlock()
+	r.mu.Unlock()
 	for _, t := range ending {
 		t.end(errRevoked)
 	}
@@ -275,10 +275,10 @@ func (b *Registry) revoke(ctx context.Context, tokens []*liveToken) (map[string]
 }
 
 // PutTenant creates a tenant, or changes the settings that aren't nil.
-func (b *Registry) PutTenant(ctx context.Context, id runtime.TenantID, weight *int, quotas *runtime.Quotas) (t runtime.Tenant, created bool, err error) {
-	b.changing.Lock()
-	defer b.changing.Unlock()
-	t, there := b.Tenant(id)
+func (r *Registry) PutTenant(ctx context.Context, id runtime.TenantID, weight *int, quotas *runtime.Quotas) (t runtime.Tenant, created bool, err error) {
+	r.changing.Lock()
+	defer r.changing.Unlock()
+	t, there := r.Tenant(id)
 	if !there {
 		t = runtime.Tenant{ID: id, Weight: runtime.DefaultWeight}
 	}
@@ -292,64 +292,64 @@ func (b *Registry) PutTenant(ctx context.Context, id runtime.TenantID, weight *i
 		return t, false, err
 	}
 	if !there {
-		b.mu.RLock()
-		full := len(b.tenants) >= maxTenants
-		b.mu.RUnlock()
+		r.mu.RLock()
+		full := len(r.tenants) >= maxTenants
+		r.mu.RUnlock()
 		if full {
 			return t, false, runtime.Errorf(runtime.CodeLimitExceeded, "there are already %d tenants, which is the limit: delete some", maxTenants)
 		}
-		if b.config.Free != nil { // a deleted tenant of this ID must not leave objects to the new one
-			if err := b.config.Free(ctx, id); err != nil {
+		if r.config.Free != nil { // a deleted tenant of this ID must not leave objects to the new one
+			if err := r.config.Free(ctx, id); err != nil {
 				return t, false, err
 			}
 		}
 	}
 	if t.CreatedAt.IsZero() {
-		t.CreatedAt = b.clock.Now()
+		t.CreatedAt = r.clock.Now()
 	}
-	if err := b.config.Store.PutTenant(ctx, t); err != nil {
+	if err := r.config.Store.PutTenant(ctx, t); err != nil {
 		return t, false, err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.tenants[t.ID] = t
-	b.setQuotas(t)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tenants[t.ID] = t
+	r.setQuotas(t)
 	return t, !there, nil
 }
 
 // DeleteTenant deletes a tenant and revokes its tokens. It returns false if there is none. The
 // default tenant can't be deleted.
-func (b *Registry) DeleteTenant(ctx context.Context, id runtime.TenantID) (bool, error) {
+func (r *Registry) DeleteTenant(ctx context.Context, id runtime.TenantID) (bool, error) {
 	if id == runtime.DefaultTenant {
 		return false, runtime.Invalid("id", "the default tenant can't be deleted")
 	}
-	b.changing.Lock() // until the end, so that no token is made for it meanwhile
-	defer b.changing.Unlock()
-	if _, there := b.Tenant(id); !there {
+	r.changing.Lock() // until the end, so that no token is made for it meanwhile
+	defer r.changing.Unlock()
+	if _, there := r.Tenant(id); !there {
 		return false, nil
 	}
-	if _, err := b.revoke(ctx, b.tokensOf(id)); err != nil {
+	if _, err := r.revoke(ctx, r.tokensOf(id)); err != nil {
 		return false, err
 	}
 	// If this fails, the tenant stays, but its tokens are revoked.
-	if err := b.config.Store.DeleteTenant(ctx, id); err != nil {
+	if err := r.config.Store.DeleteTenant(ctx, id); err != nil {
 		return false, err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.tenants, id)
-	if b.config.Quotas != nil {
-		b.config.Quotas.Remove(id)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.tenants, id)
+	if r.config.Quotas != nil {
+		r.config.Quotas.Remove(id)
 	}
 	return true, nil
 }
 
 // tokensOf returns the tokens of one tenant, including sessions.
-func (b *Registry) tokensOf(id runtime.TenantID) []*liveToken {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
+func (r *Registry) tokensOf(id runtime.TenantID) []*liveToken {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
 	var all []*liveToken
-	for _, t := range b.tokens {
+	for _, t := range r.tokens {
 		if t.Tenant == id && !t.AllTenants {
 			all = append(all, t)
 		}
@@ -362,18 +362,18 @@ const maxSessions = 20
 // endOldest makes room for one more session of a person. It deletes ended sessions first, then the
 // oldest ones. A session that made tokens is ended but not deleted: see RevokeToken. Its caller
 // holds changing.
-func (b *Registry) endOldest(ctx context.Context, subject string) error {
-	now := b.clock.Now()
+func (r *Registry) endOldest(ctx context.Context, subject string) error {
+	now := r.clock.Now()
 	var all, ending []*liveToken
 	var deleting []string
-	b.mu.RLock()
-	makers := b.makers()
-	for _, t := range b.tokens {
+	r.mu.RLock()
+	makers := r.makers()
+	for _, t := range r.tokens {
 		if t.Kind == access.KindSession && t.Subject == subject {
 			all = append(all, t)
 		}
 	}
-	b.mu.RUnlock()
+	r.mu.RUnlock()
 	// Ended sessions come first, then the oldest.
 	slices.SortFunc(all, func(a, b *liveToken) int {
 		if aEnded, bEnded := a.Ended(now), b.Ended(now); aEnded != bEnded {
@@ -391,34 +391,34 @@ func (b *Registry) endOldest(ctx context.Context, subject string) error {
 			deleting = append(deleting, t.ID)
 		}
 	}
-	if _, err := b.revoke(ctx, ending); err != nil {
+	if _, err := r.revoke(ctx, ending); err != nil {
 		return err
 	}
-	return b.delete(ctx, deleting)
+	return r.delete(ctx, deleting)
 }
 
 // makers returns the ids of the tokens that made others. The caller holds mu.
-func (b *Registry) makers() map[string]bool {
+func (r *Registry) makers() map[string]bool {
 	makers := map[string]bool{}
-	for _, t := range b.tokens {
+	for _, t := range r.tokens {
 		makers[t.CreatedBy] = true
 	}
 	return makers
 }
 
 // delete deletes tokens, which ends them. Its caller holds changing.
-func (b *Registry) delete(ctx context.Context, ids []string) error {
+func (r *Registry) delete(ctx context.Context, ids []string) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	if err := b.config.Store.DeleteTokens(ctx, ids); err != nil {
+	if err := r.config.Store.DeleteTokens(ctx, ids); err != nil {
 		return err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, id := range ids {
-		b.tokens[id].end(errRevoked)
-		delete(b.tokens, id)
+		r.tokens[id].end(errRevoked)
+		delete(r.tokens, id)
 	}
 	return nil
 }

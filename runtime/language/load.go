@@ -213,11 +213,11 @@ func (r Recipe) Check() *Error {
 		return wrong("fileName", "must be a file's name without a directory, for example main.py, not %q", r.FileName)
 	}
 	for _, t := range []struct {
-		field    string
-		template []string
-		places   bool
+		field        string
+		template     []string
+		placeholders bool
 	}{{"build", r.Build, true}, {"run", r.Run, true}, {"version", r.Version, false}, {"cache.make", r.Cache.Make, false}} {
-		if why := wrongTemplate(t.template, t.places); why != "" {
+		if why := wrongTemplate(t.template, t.placeholders); why != "" {
 			return wrong(t.field, "%s", why)
 		}
 	}
@@ -272,17 +272,17 @@ func wrongTemplate(template []string, allowed bool) string {
 		if !utf8.ValidString(argument) || strings.ContainsRune(argument, 0) || argument == "" && i == 0 {
 			return "must be a command: a list of arguments, the first of which isn't empty"
 		}
-		for _, place := range places.FindAllString(argument, -1) {
+		for _, placeholder := range placeholders.FindAllString(argument, -1) {
 			switch {
 			case !allowed:
-				return "can't contain placeholders such as " + place
-			case values[place] != nil:
-			case lists[place] == nil:
-				return "contains the unknown placeholder " + place + "; valid are {file} {stem} {directory} {program} {class} {buildArgs} {linkArgs} {interpreterArgs} {args}"
+				return "can't contain placeholders such as " + placeholder
+			case values[placeholder] != nil:
+			case lists[placeholder] == nil:
+				return "contains the unknown placeholder " + placeholder + "; valid are {file} {stem} {directory} {program} {class} {buildArgs} {linkArgs} {interpreterArgs} {args}"
 			case i == 0:
-				return "can't begin with " + place
-			case argument != place:
-				return place + " must be an argument on its own, since it becomes any number of arguments"
+				return "can't begin with " + placeholder
+			case argument != placeholder:
+				return placeholder + " must be an argument on its own, since it becomes any number of arguments"
 			}
 		}
 	}

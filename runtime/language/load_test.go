@@ -116,8 +116,8 @@ func TestASetIsBounded(t *testing.T) {
 	if _, err := load(t, text); err != nil {
 		t.Error(err)
 	}
-	if _, err := load(t, text+"  - {id: more, fileName: a, run: [a]}\n"); err == nil || !strings.Contains(err.Error(), "at most 256 languages") {
-		t.Errorf("one more: %v", err)
+	if _, err := load(t, text+"  - {id: more, fileName: a, run: [a]}\n"); err == nil || !strings.Contains(err.Error(), "256") {
+		t.Errorf("one more: got %v, want the limit of 256", err)
 	}
 }
 

@@ -18,9 +18,9 @@ type Recipe struct {
 	Aliases        []string // other names for the id
 	Extensions     []string // of its source files, with the dot
 	FileName       string   // of a source file without a name
-	Build          []string // template of the command that builds a program; empty: no build
+	Build          []string // template of the command that builds a program; empty means no build
 	Run            []string // template of the command that runs a program
-	Version        []string // command that prints the version; empty: none
+	Version        []string // command that prints the version; empty means none
 	VersionPattern string   // finds the version in Version's output; a regular expression with one group
 	// Environments are the environments with the language, preferred one first.
 	Environments []runtime.EnvironmentID
@@ -34,7 +34,7 @@ type Recipe struct {
 
 // A Cache is files that a language's tools would otherwise make in every runner. It is made once for each image.
 type Cache struct {
-	Make      []string // command that makes it, with Variables set; empty: the language needs none
+	Make      []string // command that makes it, with Variables set; empty means the language needs none
 	Variables []string // NAME=value: with them the tools use the cache; {cache} is its directory
 }
 
@@ -72,7 +72,7 @@ func (r Recipe) BuildCommand(p Program) []string { return expand(r.Build, p) }
 // RunCommand returns the command that runs a program after its build.
 func (r Recipe) RunCommand(p Program) []string { return expand(r.Run, p) }
 
-// Program returns the program of a source that its caller named file; "": FileName. The source's text may
+// Program returns the program of a source that its caller named file; "" means FileName. The source's text may
 // require that File has another name in the same directory.
 func (r Recipe) Program(file string, source []byte) Program {
 	file = cmp.Or(file, r.FileName)
@@ -108,18 +108,18 @@ func expand(template []string, p Program) []string {
 			command = append(command, list(p)...)
 			continue
 		}
-		command = append(command, places.ReplaceAllStringFunc(argument, func(place string) string {
-			if value := values[place]; value != nil {
+		command = append(command, placeholders.ReplaceAllStringFunc(argument, func(placeholder string) string {
+			if value := values[placeholder]; value != nil {
 				return value(p)
 			}
-			return place
+			return placeholder
 		}))
 	}
 	return command
 }
 
-// places matches the placeholders within an argument.
-var places = regexp.MustCompile(`\{[A-Za-z]+\}`)
+// placeholders matches the placeholders within an argument.
+var placeholders = regexp.MustCompile(`\{[A-Za-z]+\}`)
 
 // lists are the placeholders that become any number of arguments.
 var lists = map[string]func(Program) []string{

@@ -60,10 +60,10 @@ func TestSQLiteReadsFilesOfAnyName(t *testing.T) {
 func TestObjectiveCIsNotCPlusPlus(t *testing.T) {
 	r, _ := language.Default().ByID("objectivec")
 	if file := r.Program("", nil).File; file != "main.m" {
-		t.Errorf("its file is %s", file)
+		t.Errorf("its file is %s, want main.m", file)
 	}
 	if of, _ := language.Default().ByFile("main.m"); of.ID != "octave" {
-		t.Errorf("other files .m are of %s", of.ID)
+		t.Errorf("other files .m are of %s, want octave", of.ID)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestParseVersion(t *testing.T) {
 			t.Errorf("%s: %q, want %q", id, got, test[1])
 		}
 		if got := r.ParseVersion("sh: not found"); got != "" {
-			t.Errorf("%s: %q of a failure", id, got)
+			t.Errorf("%s: %q of a failure, want \"\"", id, got)
 		}
 	}
 }
@@ -144,6 +144,6 @@ func TestParseVersion(t *testing.T) {
 func TestPatternsOfOwnRecipes(t *testing.T) {
 	own, _ := language.Of(language.Recipe{ID: "own", VersionPattern: "v(.)"}).ByID("own")
 	if got := own.ParseVersion("v1"); got != "1" {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want \"1\"", got)
 	}
 }

@@ -25,7 +25,7 @@ func TestTheDefaultSetHasTheLanguages(t *testing.T) {
 		}
 	}
 	if r, _ := set.ByID("node"); r.ID != "nodejs" {
-		t.Errorf("the alias node is of %q", r.ID)
+		t.Errorf("the alias node is of %q, want \"nodejs\"", r.ID)
 	}
 	for _, name := range []string{"", "x", "x.", ".", "x.unknown", "py"} {
 		if r, found := set.ByFile(name); found {

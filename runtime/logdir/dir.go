@@ -27,7 +27,7 @@ type Options struct {
 	Keep      time.Duration   // how long finished executions and their output are kept, 0 for ever
 	KeepBytes int64           // limit for all output and all records of finished executions, 0 if there is none
 	Failing   func(err error) // called when retention fails, and with nil when it works again
-	Clock     timing.Clock    // of the times of executions; zero: a new one
+	Clock     timing.Clock    // of the times of executions; the zero clock means a new one
 }
 
 // A Dir is the directory of all logs. Its methods are safe for concurrent use, except PutBack,
@@ -92,8 +92,8 @@ func (d *Dir) Figures() Figures {
 	return f
 }
 
-// Place returns the place of an execution's log, whether it exists or not.
-func (d *Dir) Place(id runtime.ExecutionID) output.Place {
+// Location returns the location of an execution's log, whether it exists or not.
+func (d *Dir) Location(id runtime.ExecutionID) output.Location {
 	if d.options.Store != nil && d.options.Store.Shared() {
 		return rows{d.options.Store, id}
 	}

@@ -55,11 +55,11 @@ func write(t *testing.T, path string, data []byte) {
 // finished adds an execution that has ended to the store.
 func finished(t *testing.T, d *Dir) runtime.ExecutionID {
 	t.Helper()
-	x := runtime.Execution{ID: runtime.NewExecutionID(), State: runtime.ExecutionPending, Marks: runtime.Marks{QueuedAt: time.Now(), StartedAt: time.Now()}}
+	x := runtime.Execution{ID: runtime.NewExecutionID(), State: runtime.ExecutionPending, Timestamps: runtime.Timestamps{QueuedAt: time.Now(), StartedAt: time.Now()}}
 	if _, _, err := d.options.Store.AddExecution(t.Context(), x, []byte("{}")); err != nil {
 		t.Fatal(err)
 	}
-	x.State, x.Marks.FinishedAt = runtime.ExecutionFinished, time.Now()
+	x.State, x.Timestamps.FinishedAt = runtime.ExecutionFinished, time.Now()
 	if _, err := d.options.Store.FinishExecution(t.Context(), x, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestUnlistableRemovalsAreRetried(t *testing.T) {
 	all()
 	wait.For(t, "all is well", func() bool { return !failing.Load() })
 	if _, err := os.Stat(d.Path(id)); !errors.Is(err, fs.ErrNotExist) {
-		t.Error("its output still exists:", err)
+		t.Errorf("its output still exists: got %v, want %v", err, fs.ErrNotExist)
 	}
 	if left, err := d.options.Store.Removals(t.Context()); err != nil || len(left) > 0 {
 		t.Errorf("%q are left, %v", left, err)
@@ -102,15 +102,15 @@ func TestUnremovableFileDoesNotBlockOthers(t *testing.T) {
 	for _, name := range []string{"1", "2"} {
 		write(t, filepath.Join(dir, name), nil)
 	}
-	if _, err := d.moveUnknown(t.Context(), &orphaned{path: there}, dir); !errors.Is(err, fs.ErrExist) {
-		t.Error("where one file can't be moved:", err)
+	if _, err := d.moveUnknown(t.Context(), &orphanDir{path: there}, dir); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("where one file can't be moved: got %v, want %v", err, fs.ErrExist)
 	}
 	if _, err := os.Stat(filepath.Join(there, "??", "2")); err != nil {
 		t.Error("the other one isn't moved:", err)
 	}
 	// Neither does what can't be put back.
 	write(t, filepath.Join(there, "!!"), nil)
-	o := &orphaned{path: there}
+	o := &orphanDir{path: there}
 	if _, err := d.putAllBack(t.Context(), o); err == nil || o.files != 2 {
 		t.Errorf("%d are counted, %v", o.files, err)
 	}
@@ -178,7 +178,7 @@ func TestUnreadableOutputIsNotEmpty(t *testing.T) {
 	none, all := descriptors.Limit(t)
 	none()
 	if err := d.PutBack(t.Context()); !errors.Is(err, unix.EMFILE) {
-		t.Error("nothing was found, and", err)
+		t.Errorf("nothing was found, and got %v, want %v", err, unix.EMFILE)
 	}
 	all()
 
@@ -191,13 +191,13 @@ func TestUnreadableOutputIsNotEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := d.boundOrphans(); !errors.Is(err, unix.EPERM) {
-		t.Error("it was removed:", err)
+		t.Errorf("it was removed: got %v, want %v", err, unix.EPERM)
 	}
 	disk.Unlock(t, dir)
 	if err := d.boundOrphans(); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Error("it is forgotten, but exists:", err)
+		t.Errorf("it is forgotten, but exists: got %v, want %v", err, fs.ErrNotExist)
 	}
 }

@@ -88,7 +88,7 @@ func (d *Dir) PutBack(ctx context.Context) error {
 		if err != nil {
 			continue // not made by Rockpool
 		}
-		o := &orphaned{path: path, at: at}
+		o := &orphanDir{path: path, at: at}
 		back, err := d.putAllBack(ctx, o)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("put output back from %s: %w", path, err))
@@ -104,7 +104,7 @@ func (d *Dir) PutBack(ctx context.Context) error {
 }
 
 // putAllBack puts back the known output of o, and counts the rest. It returns the first error.
-func (d *Dir) putAllBack(ctx context.Context, o *orphaned) (back int, err error) {
+func (d *Dir) putAllBack(ctx context.Context, o *orphanDir) (back int, err error) {
 	dirs, err := shards(o.path)
 	for _, dir := range dirs {
 		n, failed := d.putBack(ctx, o, dir)
@@ -114,7 +114,7 @@ func (d *Dir) putAllBack(ctx context.Context, o *orphaned) (back int, err error)
 }
 
 // putBack puts back the known output of one directory, and counts the rest.
-func (d *Dir) putBack(ctx context.Context, o *orphaned, dir string) (back int, err error) {
+func (d *Dir) putBack(ctx context.Context, o *orphanDir, dir string) (back int, err error) {
 	unknown, files, err := d.unknownIn(ctx, dir)
 	if err != nil {
 		return 0, err
@@ -180,7 +180,7 @@ func (d *Dir) MoveOrphans(ctx context.Context) error {
 	}
 	dirs, err := shards(d.path)
 	failed := []error{err}
-	var o *orphaned
+	var o *orphanDir
 	for _, dir := range dirs {
 		o, err = d.moveUnknown(ctx, o, dir)
 		failed = append(failed, err)
@@ -200,14 +200,14 @@ func (d *Dir) Orphaned() string { return d.orphans.found(d.options.Store.Fresh()
 
 // moveUnknown moves the unknown files of one directory to o, or to a new directory. An error with
 // one file doesn't affect the others; it returns the first.
-func (d *Dir) moveUnknown(ctx context.Context, o *orphaned, dir string) (*orphaned, error) {
+func (d *Dir) moveUnknown(ctx context.Context, o *orphanDir, dir string) (*orphanDir, error) {
 	unknown, files, err := d.unknownIn(ctx, dir)
 	if err != nil || len(unknown) == 0 {
 		return o, err
 	}
 	if o == nil {
 		now := d.options.Clock.Now().UTC()
-		o = d.orphans.add(&orphaned{path: filepath.Join(d.path, orphanedPrefix+now.Format(orphanedTime)), at: now})
+		o = d.orphans.add(&orphanDir{path: filepath.Join(d.path, orphanedPrefix+now.Format(orphanedTime)), at: now})
 	}
 	to := filepath.Join(o.path, filepath.Base(dir))
 	if err := os.MkdirAll(to, 0o700); err != nil {
@@ -234,10 +234,10 @@ func (d *Dir) moveUnknown(ctx context.Context, o *orphaned, dir string) (*orphan
 // orphans are the directories of orphaned output, oldest first.
 type orphans struct {
 	mu   sync.Mutex // guards the fields below
-	dirs []*orphaned
+	dirs []*orphanDir
 }
 
-type orphaned struct {
+type orphanDir struct {
 	path  string
 	at    time.Time
 	files int
@@ -245,7 +245,7 @@ type orphaned struct {
 	going bool  // being removed
 }
 
-func (o *orphaned) count(bytes int64) {
+func (o *orphanDir) count(bytes int64) {
 	o.files++
 	o.bytes += bytes
 }
@@ -260,17 +260,17 @@ func bytesOf(file fs.DirEntry) int64 {
 }
 
 // add returns o, or the existing directory with its path.
-func (all *orphans) add(o *orphaned) *orphaned {
+func (all *orphans) add(o *orphanDir) *orphanDir {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	if i := slices.IndexFunc(all.dirs, func(old *orphaned) bool { return old.path == o.path }); i >= 0 {
+	if i := slices.IndexFunc(all.dirs, func(old *orphanDir) bool { return old.path == o.path }); i >= 0 {
 		return all.dirs[i]
 	}
 	all.dirs = append(all.dirs, o)
 	return o
 }
 
-func (all *orphans) grow(o *orphaned, bytes int64) {
+func (all *orphans) grow(o *orphanDir, bytes int64) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	o.count(bytes)
@@ -281,14 +281,14 @@ func (all *orphans) found(fresh bool) string {
 	all.mu.Lock()
 	dirs := slices.Clone(all.dirs)
 	all.mu.Unlock()
-	missing := map[*orphaned]bool{}
+	missing := map[*orphanDir]bool{}
 	for _, o := range dirs { // without the lock, because a stalled disk must not block others
 		_, err := os.Stat(o.path)
 		missing[o] = errors.Is(err, fs.ErrNotExist)
 	}
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	all.dirs = slices.DeleteFunc(all.dirs, func(o *orphaned) bool { return missing[o] && o.files > 0 })
+	all.dirs = slices.DeleteFunc(all.dirs, func(o *orphanDir) bool { return missing[o] && o.files > 0 })
 	var files int
 	var bytes int64
 	var paths []string
@@ -308,7 +308,7 @@ func (all *orphans) found(fresh bool) string {
 
 // outdated returns a directory to remove: one older than keep, or the oldest of several that
 // together use more than most bytes. 0 means no limit.
-func (all *orphans) outdated(now time.Time, keep time.Duration, most int64) *orphaned {
+func (all *orphans) outdated(now time.Time, keep time.Duration, most int64) *orphanDir {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	var bytes int64
@@ -325,8 +325,8 @@ func (all *orphans) outdated(now time.Time, keep time.Duration, most int64) *orp
 }
 
 // drop removes o from the list, not from the disk.
-func (all *orphans) drop(o *orphaned) {
+func (all *orphans) drop(o *orphanDir) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	all.dirs = slices.DeleteFunc(all.dirs, func(old *orphaned) bool { return old == o })
+	all.dirs = slices.DeleteFunc(all.dirs, func(old *orphanDir) bool { return old == o })
 }

@@ -29,11 +29,11 @@ type Content struct {
 // ctx's cause if ctx ends meanwhile.
 func (l *Log) Content(ctx context.Context, stream runtime.Stream) (*Content, error) {
 	size, _, _ := l.limit()
-	return newContent(ctx, l.place, size, stream)
+	return newContent(ctx, l.location, size, stream)
 }
 
 // OpenContent opens the log of a finished execution as Log.Content does. A missing log is empty.
-func OpenContent(ctx context.Context, at Place, stream runtime.Stream) (*Content, error) {
+func OpenContent(ctx context.Context, at Location, stream runtime.Stream) (*Content, error) {
 	r, err := OpenReader(at, 0)
 	if err != nil {
 		return nil, err
@@ -44,7 +44,7 @@ func OpenContent(ctx context.Context, at Place, stream runtime.Stream) (*Content
 
 // newContent returns the content of a stream in the first size bytes of a log. It reads the whole
 // log once, for the content's size and what is missing.
-func newContent(ctx context.Context, at Place, size int64, stream runtime.Stream) (*Content, error) {
+func newContent(ctx context.Context, at Location, size int64, stream runtime.Stream) (*Content, error) {
 	reader, err := newReader(at, 0, func() (int64, bool, <-chan struct{}) { return size, true, nil })
 	if err != nil {
 		return nil, err

@@ -105,6 +105,6 @@ func TestContentOfAnEndedLog(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := OpenContent(ctx, File(path), 0); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
+		t.Errorf("cancelled: got %v, want %v", err, context.Canceled)
 	}
 }

@@ -19,15 +19,15 @@ import (
 // A Log is the output log of one running execution. One goroutine writes; Reader and Content may be
 // called concurrently.
 type Log struct {
-	place   Place
-	quota   *Quota        // nil if there is none
-	file    Written       // nil until the first record; owned by the writer
-	scratch []byte        // records to flush; owned by the writer
-	end     int64         // output offset after the last added record; owned by the writer
-	first   time.Duration // of a recovered log: time of its first output
-	printed bool          // of a recovered log: it has output
-	torn    bool          // of a recovered log: its file had more than whole records
-	sizes   terminal      // owned by the writer
+	location Location
+	quota    *Quota        // nil if there is none
+	file     Written       // nil until the first record; owned by the writer
+	scratch  []byte        // records to flush; owned by the writer
+	end      int64         // output offset after the last added record; owned by the writer
+	first    time.Duration // of a recovered log: time of its first output
+	printed  bool          // of a recovered log: it has output
+	torn     bool          // of a recovered log: its file had more than whole records
+	sizes    terminal      // owned by the writer
 
 	mu      sync.Mutex // guards the fields below
 	size    int64      // bytes of whole records in the file
@@ -52,8 +52,8 @@ const FlushBytes = 64 << 10
 
 // New returns the log of a new execution. Its file is created with the first record, so an execution
 // without output has none.
-func New(at Place) *Log {
-	return &Log{place: at, changed: make(chan struct{})}
+func New(at Location) *Log {
+	return &Log{location: at, changed: make(chan struct{})}
 }
 
 // Within charges the log's disk use to a quota, which also limits it. The writer calls it once,
@@ -66,7 +66,7 @@ func (l *Log) Within(quota *Quota) *Log {
 
 // Recover returns the log of an execution that an earlier server left. It truncates the file after
 // the last whole record; the next record follows there. A missing file is an empty log.
-func Recover(at Place) (*Log, error) {
+func Recover(at Location) (*Log, error) {
 	l := New(at)
 	file, err := at.Reopen()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -181,7 +181,7 @@ func (l *Log) Flush() error {
 // write appends the encoded records to the file, which the first write creates.
 func (l *Log) write() error {
 	if l.file == nil {
-		file, err := l.place.Create()
+		file, err := l.location.Create()
 		if err != nil {
 			return err
 		}
@@ -222,11 +222,11 @@ func (l *Log) limit() (int64, bool, <-chan struct{}) {
 // Reader returns a reader from a position: 0, or the Position of another reader of this log. It returns
 // ErrPosition for any other one.
 func (l *Log) Reader(position int64) (*Reader, error) {
-	return newReader(l.place, position, l.limit)
+	return newReader(l.location, position, l.limit)
 }
 
 // OpenReader returns a reader of the log of a finished execution. A missing file is an empty log.
-func OpenReader(at Place, position int64) (*Reader, error) {
+func OpenReader(at Location, position int64) (*Reader, error) {
 	size, err := at.Size()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read output: %w", err)

@@ -249,10 +249,10 @@ func TestNoFileWithoutOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("stat: %v", err)
+		t.Errorf("stat: got %v, want %v", err, os.ErrNotExist)
 	}
 	if got := read(t, open(t, path, 0)); got != "" {
-		t.Errorf("read %q", got)
+		t.Errorf("read %q, want \"\"", got)
 	}
 }
 
@@ -265,10 +265,10 @@ func TestReaderEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := r.Next(ctx); !errors.Is(err, context.Canceled) {
-		t.Error(err)
+		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 	if _, err := r.TryNext(); !errors.Is(err, ErrWait) {
-		t.Error(err)
+		t.Errorf("got %v, want %v", err, ErrWait)
 	}
 }
 

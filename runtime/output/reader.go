@@ -15,7 +15,7 @@ var ErrBeyond = fmt.Errorf("%w: it ends before that", ErrPosition)
 
 // A Reader reads one log, record by record. It is for one goroutine. Close it.
 type Reader struct {
-	place    Place
+	location Location
 	file     Bytes  // nil until the first read
 	position int64  // of the next record
 	buffer   []byte // bytes from position on; part of backing
@@ -29,7 +29,7 @@ type Reader struct {
 
 // newReader returns a reader from a position, which must be a record's beginning or the end. For
 // limit, see [Reader].
-func newReader(at Place, position int64, limit func() (int64, bool, <-chan struct{})) (*Reader, error) {
+func newReader(at Location, position int64, limit func() (int64, bool, <-chan struct{})) (*Reader, error) {
 	size, _, _ := limit()
 	switch {
 	case position < 0:
@@ -37,7 +37,7 @@ func newReader(at Place, position int64, limit func() (int64, bool, <-chan struc
 	case position > size:
 		return nil, ErrBeyond
 	}
-	r := &Reader{place: at, position: position, limit: limit}
+	r := &Reader{location: at, position: position, limit: limit}
 	if position == 0 || position == size {
 		return r, nil
 	}
@@ -140,7 +140,7 @@ const (
 // quiet program stay cheap.
 func (r *Reader) fill(need int, size int64) (int, error) {
 	if r.file == nil {
-		file, err := r.place.Open()
+		file, err := r.location.Open()
 		if err != nil {
 			return 0, err
 		}

@@ -15,7 +15,7 @@ type Record struct {
 	Offset int64                // output bytes of both streams before it
 	Since  time.Duration        // since the execution's start, in whole microseconds
 	Data   []byte               // 1 to MaxData bytes; none with a Size
-	Size   runtime.TerminalSize // zero: it is output
+	Size   runtime.TerminalSize // the zero size means that it is output
 }
 
 // Resized reports whether the record is a terminal size.

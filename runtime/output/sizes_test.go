@@ -34,7 +34,7 @@ func TestLogsWithoutSizesAreRead(t *testing.T) {
 		}
 	}
 	if _, err := r.TryNext(); !errors.Is(err, io.EOF) {
-		t.Error(err)
+		t.Errorf("got %v, want %v", err, io.EOF)
 	}
 	l, err := Recover(File(path))
 	if since, printed := l.First(); err != nil || l.Next() != 13 || !printed || since != 1500*time.Microsecond || l.Resized() != 0 {
@@ -137,11 +137,11 @@ func TestLostSizeIsAddedAgain(t *testing.T) {
 	add(Record{Since: 3, Size: large})
 	add(Record{Stream: runtime.Stdout, Since: 4, Data: make([]byte, MaxData)})
 	if err := l.Flush(); !errors.Is(err, ErrQuota) {
-		t.Fatal(err)
+		t.Fatalf("got %v, want %v", err, ErrQuota)
 	}
 	add(Record{Stream: runtime.Stdout, Since: 5, Data: make([]byte, MaxData)}) // and again
 	if err := l.Flush(); !errors.Is(err, ErrQuota) {
-		t.Fatal(err)
+		t.Fatalf("got %v, want %v", err, ErrQuota)
 	}
 	quota.Add(-1 << 20)
 	for _, text := range []string{"after", "wards"} {
@@ -150,7 +150,7 @@ func TestLostSizeIsAddedAgain(t *testing.T) {
 	if err := errors.Join(l.Flush(), l.End()); err != nil {
 		t.Fatal(err)
 	}
-	c, err := OpenContent(t.Context(), l.place, runtime.Stderr) // what is lost and resized is so for any stream
+	c, err := OpenContent(t.Context(), l.location, runtime.Stderr) // what is lost and resized is so for any stream
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ func TestAbandonedClaimReleasesItsRunner(t *testing.T) {
 			if of.Key+of.Holder != "" {
 				held = 1
 			}
-			w := &waiter{claim: Claim{Claim: of}, result: make(chan claimed, 1)}
+			w := &waiter{claim: Claim{Claim: of}, result: make(chan claimResult, 1)}
 			if err := b.send(t.Context(), func(o *loop) { o.enqueue(w) }); err != nil {
 				t.Fatal(err)
 			}

@@ -12,10 +12,10 @@ import (
 type waiter struct {
 	claim     Claim
 	deadline  time.Time
-	abandoned bool         // the caller no longer waits for the result
-	unwanted  bool         // with abandoned: no retry will want its runner either
-	given     *entry       // the runner in its result
-	result    chan claimed // capacity 1, receives one value
+	abandoned bool             // the caller no longer waits for the result
+	unwanted  bool             // with abandoned: no retry will want its runner either
+	given     *entry           // the runner in its result
+	result    chan claimResult // capacity 1, receives one value
 
 	// Owned by the queue.
 	tenant        *tenantQueue // of its tenant
@@ -27,14 +27,14 @@ type waiter struct {
 	admitted      bool         // admit left it waiting
 }
 
-type claimed struct {
+type claimResult struct {
 	runner runtime.Runner
 	err    error
 	queued bool
 }
 
 // answer sends the result. It never blocks, because a waiter is answered once.
-func (w *waiter) answer(r runtime.Runner, err error) { w.result <- claimed{r, err, w.queued} }
+func (w *waiter) answer(r runtime.Runner, err error) { w.result <- claimResult{r, err, w.queued} }
 
 // enqueue adds a claim to the queue; settle then serves it or leaves it waiting.
 func (o *loop) enqueue(w *waiter) {

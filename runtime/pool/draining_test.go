@@ -114,8 +114,8 @@ func TestDrainingResolvesAlerts(t *testing.T) {
 		drains.Store(true)
 		p.Hint()
 		settle(5 * alertAfter)
-		if alert, _ := p.WatchAlert(); alert.State != runtime.PoolAlertResolved || alert.Reason != "the cluster is being drained" {
-			t.Errorf("while it drains: %+v", alert)
+		if alert, _ := p.WatchAlert(); alert.State != runtime.PoolAlertResolved || !strings.Contains(alert.Reason, "drained") {
+			t.Errorf("got %+v, want RESOLVED by the drain", alert)
 		}
 		drains.Store(false)
 		p.Hint()

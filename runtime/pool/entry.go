@@ -81,6 +81,16 @@ func (e *entry) due() bool {
 	return e.Claim.InactivityTimeout > 0 && e.Claim.ExpiresAt.Sub(e.renewal.stored) > e.Claim.InactivityTimeout/10
 }
 
+// renewed ends an event that only renewed e's claim, or began or ended a use of e. Such an event changes no
+// plan: no claim expires earlier. The loop settles no later than this claim needs.
+func (o *loop) renewed(e *entry) {
+	wake := e.Claim.ExpiresAt
+	if e.busy > 0 {
+		wake = o.keep(e, time.Now())
+	}
+	o.planned, o.wake = true, earlier(o.wake, wake)
+}
+
 // keep renews the claim of a used runner whenever a tenth of its timeout has passed, and returns when to
 // do it again. So if the server is killed, the stored expiry is never older than Adopted makes up for.
 func (o *loop) keep(e *entry, now time.Time) time.Time {

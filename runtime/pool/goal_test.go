@@ -23,7 +23,7 @@ type imageBed struct {
 
 	mu     sync.Mutex // guards all below
 	images map[string]runtime.ImageStatus
-	asked  func(digest string) // called by the loop; nil: not
+	asked  func(digest string) // called by the loop; nil means not
 }
 
 func newImageBed(t *testing.T, env runtime.Environment) *imageBed {

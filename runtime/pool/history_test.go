@@ -38,7 +38,7 @@ func TestClaimsAreCounted(t *testing.T) {
 		b.want(t, 1, 0)
 		b.claim(t, Claim{})
 		if _, err := b.Claim(t.Context(), Claim{}); runtime.CodeOf(err) != runtime.CodeNoRunnerAvailable {
-			t.Errorf("the second claim: %v", err)
+			t.Errorf("the second claim: got %v, want NO_RUNNER_AVAILABLE", err)
 		}
 		b.claim(t, Claim{WaitFor: time.Minute})
 		s := b.ClaimStats()

@@ -69,7 +69,7 @@ func TestIdleRunnerIsReservedForTheNextTenant(t *testing.T) {
 		ready()
 		want("with one", 2, 1)
 		if err := claim("many"); runtime.CodeOf(err) != runtime.CodeNoRunnerAvailable {
-			t.Errorf("one more of many: %v", err)
+			t.Errorf("one more of many: got %v, want NO_RUNNER_AVAILABLE", err)
 		}
 		if err := claim("few"); err != nil {
 			t.Errorf("one of few: %v", err)

@@ -27,9 +27,11 @@ type loop struct {
 
 	listing listing
 	changes changes
+	wake    time.Time // when to settle if nothing happens before
+	planned bool      // the present event can't change the plan; see renewed
 
 	failures Failures
-	yielded  yielding
+	yielded  yieldedRunners
 	short    stall     // the pool is below its size, and starts are blocked
 	stuckAt  time.Time // when the next stall has lasted too long; the zero time means never
 	alarm    alarm
@@ -61,6 +63,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		o.planned = false
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -74,16 +77,17 @@ func (p *Pool) Run(ctx context.Context) error {
 				o.list()
 			}
 		}
-		// Each event may change the plan.
-		wake := o.settle(time.Now())
-		// Without a list, there may be runners that the pool doesn't know.
-		if o.goal.deleted && len(o.runners) == 0 && o.listing.listed() {
-			return nil
+		if !o.planned {
+			o.wake = o.settle(time.Now())
+			// Without a list, there may be runners that the pool doesn't know.
+			if o.goal.deleted && len(o.runners) == 0 && o.listing.listed() {
+				return nil
+			}
 		}
-		if wake.IsZero() || wake.After(o.listing.next) {
-			wake = o.listing.next
+		if o.wake.IsZero() || o.wake.After(o.listing.next) {
+			o.wake = o.listing.next
 		}
-		timer.Reset(time.Until(wake))
+		timer.Reset(time.Until(o.wake))
 	}
 }
 

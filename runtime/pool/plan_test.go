@@ -135,7 +135,7 @@ func TestFailuresBackOff(t *testing.T) {
 			t.Errorf("pause %s, want %s", got, want)
 		}
 		if same := f.failed(now.Add(want/2), "why"); same != f {
-			t.Errorf("a failure of the same time counted: %+v", same)
+			t.Errorf("a failure of the same time counted: got %+v, want %+v", same, f)
 		}
 		now = f.RetryAt
 	}

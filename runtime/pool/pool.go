@@ -3,8 +3,8 @@
 //
 // One goroutine, Pool.Run, owns all state in plain variables. All other goroutines send it messages.
 // Slow work runs in workers that Run waits for and that report back by messages. A pure function, Plan,
-// decides after every change what to start and to stop. A hint from the cluster only causes another
-// list of its runners.
+// decides after every change what to start and to stop; a use of a claimed runner is no such change. A
+// hint from the cluster only causes another list of its runners.
 //
 // A runner's state only moves forward, in loop.advance:
 //
@@ -146,7 +146,7 @@ type Claim struct {
 	Claim   runtime.Claim // the pool sets Epoch, ClaimedAt and ExpiresAt
 	WaitFor time.Duration // how long to wait if no runner is idle; 0 means not at all
 	Caller  string        // waiting claims of one tenant's callers take turns
-	Weight  int           // turns of Claim.Tenant per turn of a tenant with weight 1; 0: 1
+	Weight  int           // turns of Claim.Tenant per turn of a tenant with weight 1; 0 means 1
 	Queued  *Queued       // tracks it while it waits; nil means not tracked
 
 	// OnQueue is called by the loop before the claim begins to wait, and not if a runner is idle. An
@@ -165,7 +165,7 @@ var ErrUnwanted = errors.New("the claim is no longer wanted")
 // claimed for a retry, unless the cause is ErrUnwanted. Without a key or holder it is removed.
 func (p *Pool) Claim(ctx context.Context, claim Claim) (runtime.Runner, error) {
 	began := time.Now()
-	w := &waiter{claim: claim, result: make(chan claimed, 1)}
+	w := &waiter{claim: claim, result: make(chan claimResult, 1)}
 	if err := p.send(ctx, func(o *loop) { o.enqueue(w) }); err != nil {
 		return runtime.Runner{}, err
 	}
@@ -210,6 +210,7 @@ func (p *Pool) Renew(ctx context.Context, id runtime.RunnerID) (runtime.Runner, 
 			return
 		}
 		o.renew(e, func(err error) { reply(e.Runner, err) })
+		o.renewed(e)
 	})
 }
 
@@ -227,6 +228,7 @@ func (p *Pool) use(ctx context.Context, id runtime.RunnerID, change int) (runtim
 		}
 		e.busy += change
 		o.renew(e, nil)
+		o.renewed(e)
 		reply(e.Runner, nil)
 	})
 }

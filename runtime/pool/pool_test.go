@@ -28,6 +28,8 @@ type bed struct {
 	fake *clustertest.Fake
 	env  runtime.Environment
 
+	plans atomic.Int64 // how often the pool settled, at least
+
 	mu    sync.Mutex
 	ended map[runtime.RunnerID]runtime.Runner // by Ending
 }
@@ -68,6 +70,7 @@ func (b *bed) open() *Pool {
 func (b *bed) over(cluster Cluster) *Pool {
 	return New(b.env, nil, Options{
 		Cluster: cluster, Logger: zap.NewNop(), Observe: func(runtime.Runner) {}, Alert: AlertRule{Threshold: 0.5, Timeout: alertAfter},
+		Draining: func() bool { b.plans.Add(1); return false }, // each publish calls it
 		Ending: func(_ context.Context, r runtime.Runner) error {
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -116,14 +119,14 @@ func TestPoolFillsAndRefills(t *testing.T) {
 			t.Errorf("second release: %v, %v", released, err)
 		}
 		if _, err := b.Use(t.Context(), r.ID); runtime.CodeOf(err) != runtime.CodeRunnerGone {
-			t.Errorf("use after release: %v", err)
+			t.Errorf("use after release: got %v, want RUNNER_GONE", err)
 		}
 		runners, _ := b.fake.Runners(t.Context(), "")
 		if _, err := b.Use(t.Context(), runners[0].ID); runtime.CodeOf(err) != runtime.CodeConflict {
-			t.Errorf("use of an idle runner: %v", err)
+			t.Errorf("use of an idle runner: got %v, want CONFLICT", err)
 		}
 		if _, err := b.Release(t.Context(), runners[0].ID); runtime.CodeOf(err) != runtime.CodeConflict {
-			t.Errorf("release of an idle runner: %v", err)
+			t.Errorf("release of an idle runner: got %v, want CONFLICT", err)
 		}
 	})
 }
@@ -163,7 +166,7 @@ func TestPoolServesClaimsInOrder(t *testing.T) {
 	run(t, 0, func(t *testing.T, b *bed) {
 		settle(time.Second)
 		if _, err := b.Claim(t.Context(), Claim{}); runtime.CodeOf(err) != runtime.CodeNoRunnerAvailable {
-			t.Errorf("claim on an empty pool: %v", err)
+			t.Errorf("claim on an empty pool: got %v, want NO_RUNNER_AVAILABLE", err)
 		}
 		b.fake.StartDelay(0)
 		var order []int
@@ -222,7 +225,7 @@ func TestClaimWaitsAndGivesUp(t *testing.T) {
 		}
 		cancel()
 		if err := <-left; !errors.Is(err, context.Canceled) {
-			t.Error(err)
+			t.Errorf("got %v, want %v", err, context.Canceled)
 		}
 		settle(time.Second)
 		if s := b.Status(); s.Waiting != 0 {
@@ -255,7 +258,7 @@ func TestFailingStartsBackOff(t *testing.T) {
 		settle(2 * time.Minute)
 		b.want(t, 5, 0)
 		if s := b.Status(); s.Reason != "" {
-			t.Errorf("reason stays: %q", s.Reason)
+			t.Errorf("reason stays: got %q, want \"\"", s.Reason)
 		}
 	})
 }
@@ -315,7 +318,7 @@ func TestFailedMarkRemovesTheRunner(t *testing.T) {
 			return runtime.Errorf(runtime.CodeClusterUnavailable, "time-out")
 		})
 		if _, err := b.Claim(t.Context(), Claim{}); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
-			t.Errorf("claim: %v", err)
+			t.Errorf("claim: got %v, want CLUSTER_UNAVAILABLE", err)
 		}
 		b.fake.OnMark(func(runtime.RunnerID, runtime.Claim) error { return nil })
 		b.want(t, 1, 0)
@@ -411,7 +414,7 @@ func TestAbandonedClaims(t *testing.T) {
 			<-marking
 			cancel()
 			if err := <-left; !errors.Is(err, context.Canceled) {
-				t.Error(err)
+				t.Errorf("got %v, want %v", err, context.Canceled)
 			}
 			synctest.Wait()
 			release <- struct{}{}
@@ -430,7 +433,7 @@ func TestDeletedPoolEnds(t *testing.T) {
 		}
 		b.want(t, 0, 1)
 		if _, err := b.Claim(t.Context(), Claim{}); runtime.CodeOf(err) != runtime.CodeEnvironmentNotFound {
-			t.Errorf("claim in a deleted pool: %v", err)
+			t.Errorf("claim in a deleted pool: got %v, want ENVIRONMENT_NOT_FOUND", err)
 		}
 		if _, err := b.Release(t.Context(), r.ID); err != nil {
 			t.Fatal(err)
@@ -440,7 +443,7 @@ func TestDeletedPoolEnds(t *testing.T) {
 			t.Errorf("last status %+v", s)
 		}
 		if _, err := b.Claim(t.Context(), Claim{}); runtime.CodeOf(err) != runtime.CodeClusterUnavailable {
-			t.Errorf("claim in an ended pool: %v", err)
+			t.Errorf("claim in an ended pool: got %v, want CLUSTER_UNAVAILABLE", err)
 		}
 	})
 }
@@ -544,7 +547,7 @@ func TestCancelledCallsLeaveNothingBehind(t *testing.T) {
 		group.Wait()
 		settle(2 * time.Minute)
 		if _, err := b.Use(t.Context(), r.ID); runtime.CodeOf(err) != runtime.CodeRunnerGone {
-			t.Errorf("the claim didn't expire: %v", err)
+			t.Errorf("the claim didn't expire: got %v, want RUNNER_GONE", err)
 		}
 	})
 }

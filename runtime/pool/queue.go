@@ -221,7 +221,7 @@ func (p *positions) valid(now time.Time) bool {
 }
 
 // positionsFor is how long computed positions stay valid, per waiting claim: 0.2 s for 10,000. Computing one
-// takes about a hundredth of that (BenchmarkPlaces).
+// takes about a hundredth of that (BenchmarkPositions).
 const positionsFor = 20 * time.Microsecond
 
 // QueuePosition returns a claim's position. All positions are computed together, on demand, and are reused for
@@ -230,6 +230,7 @@ func (p *Pool) QueuePosition(ctx context.Context, w *Queued) QueuePosition {
 	if w.queued.Load() && !p.positions.valid(time.Now()) {
 		_, _ = call(ctx, p, func(o *loop, reply func(struct{}, error)) { // on an error, the last positions stay
 			o.computePositions(time.Now())
+			o.planned = true
 			reply(struct{}{}, nil)
 		})
 	}

@@ -14,7 +14,7 @@ import (
 
 // TestQueueWalk compares the queue with a plain list. Each served claim is its caller's oldest.
 // While a caller waits, each other caller of its tenant is served at most once. While a tenant
-// waits, each other tenant gets its share by weight and at most one turn more. Places predict the
+// waits, each other tenant gets its share by weight and at most one turn more. Positions predict the
 // order.
 func TestQueueWalk(t *testing.T) {
 	weights := map[runtime.TenantID]int{"": 1, "t": 2, "u": 5}
@@ -72,13 +72,13 @@ func TestQueueWalk(t *testing.T) {
 				tenants.waits(tenant(w))
 			},
 			"pop": func(t *rapid.T) { pop(t) },
-			"places": func(t *rapid.T) {
+			"positions": func(t *rapid.T) {
 				var want []*waiter
 				for w := range q.order() {
 					want = append(want, w)
 				}
 				if len(want) != len(model) {
-					t.Fatalf("%d have a place, %d wait", len(want), len(model))
+					t.Fatalf("%d have a position, %d wait", len(want), len(model))
 				}
 				for i, w := range want[:min(len(want), rapid.IntRange(0, 20).Draw(t, "served"))] {
 					if pop(t) != w {
@@ -182,7 +182,7 @@ func TestQueueOfOneAllocatesNothing(t *testing.T) {
 		}
 	})
 	if got != 0 {
-		t.Errorf("%v allocations", got)
+		t.Errorf("%v allocations, want 0", got)
 	}
 }
 
@@ -211,8 +211,8 @@ func BenchmarkQueue(b *testing.B) {
 	}
 }
 
-// BenchmarkPlaces computes the places of all waiting claims.
-func BenchmarkPlaces(b *testing.B) {
+// BenchmarkPositions computes the positions of all waiting claims.
+func BenchmarkPositions(b *testing.B) {
 	for _, waiting := range []int{1, 100, 20_000} {
 		b.Run(fmt.Sprint(waiting), func(b *testing.B) {
 			o := &loop{pool: &Pool{}, waiting: *many(waiting, 50)}
@@ -249,7 +249,7 @@ func TestCallersTakeTurns(t *testing.T) {
 		claim("c", time.Hour)
 		claim("b", time.Hour)
 		if got := b.Status().Waiting; got != 7 {
-			t.Fatalf("%d wait", got)
+			t.Fatalf("%d wait, want 7", got)
 		}
 		var order []string
 		for len(order) < 7 {

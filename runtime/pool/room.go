@@ -35,7 +35,7 @@ func NewRoomMaker(cluster runtime.Cluster, pools func() []*Pool) *RoomMaker {
 
 // Run makes room until ctx ends.
 func (r *RoomMaker) Run(ctx context.Context) {
-	var again <-chan time.Time // nil: no claim lacks room
+	var again <-chan time.Time // nil means no claim lacks room
 	for wait := lackingFor; ; wait = min(2*wait, lookingEvery) {
 		select {
 		case <-r.lacking:
@@ -139,7 +139,7 @@ func yieldTo(ctx context.Context, lacks []runtime.Resources, others []givers) (g
 // starts when there is room: claims that still wait for room go first in the cluster's queue.
 const yieldedFor = 10 * time.Second
 
-type yielding struct {
+type yieldedRunners struct {
 	runners int
 	until   time.Time
 }
@@ -158,7 +158,7 @@ func (p *Pool) Yield(ctx context.Context) (bool, error) {
 			reply(false, nil)
 			return
 		}
-		o.yielded = yielding{o.yielded.runners + 1, time.Now().Add(yieldedFor)}
+		o.yielded = yieldedRunners{o.yielded.runners + 1, time.Now().Add(yieldedFor)}
 		o.stop(youngest, runtime.GoneShrunk, "it gave way to a waiting claim of another environment")
 		reply(true, nil)
 	})
@@ -184,7 +184,7 @@ func (p *Pool) LastUse() time.Time {
 func (o *loop) spec(now time.Time) (Spec, time.Time) {
 	spec := o.goal.spec()
 	if !now.Before(o.yielded.until) {
-		o.yielded = yielding{}
+		o.yielded = yieldedRunners{}
 		return spec, time.Time{}
 	}
 	spec.Size = max(spec.Size-o.yielded.runners, 0)
@@ -192,7 +192,7 @@ func (o *loop) spec(now time.Time) (Spec, time.Time) {
 }
 
 // reason returns why the pool is below its size; "" means it gave up no runner.
-func (y yielding) reason() string {
+func (y yieldedRunners) reason() string {
 	if y.runners == 0 {
 		return ""
 	}

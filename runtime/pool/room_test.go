@@ -19,17 +19,17 @@ func TestIdleRunnersGiveWayToWhatClaimsLack(t *testing.T) {
 		others others
 		want   string // which give way, in order
 	}{
-		"only what is lacking":              {[]runtime.Resources{size(0, 100)}, others{"a": {idle: 4, size: size(100, 64)}}, "a a"},
-		"the least recently used first":     {[]runtime.Resources{size(0, 100)}, others{"a": {idle: 2, size: size(1, 64), lastUse: recent}, "b": {idle: 1, size: size(1, 64), lastUse: old}}, "b a"},
-		"none has enough":                   {[]runtime.Resources{size(0, 300)}, others{"a": {idle: 4, size: size(100, 64)}}, ""},
-		"none has enough CPU":               {[]runtime.Resources{size(500, 64)}, others{"a": {idle: 4, size: size(100, 64)}}, ""},
-		"CPU alone":                         {[]runtime.Resources{size(150, 0)}, others{"a": {idle: 4, size: size(100, 64)}}, "a a"},
-		"one without what is lacking stays": {[]runtime.Resources{size(150, 0)}, others{"a": {idle: 2, size: size(0, 64), lastUse: old}, "b": {idle: 4, size: size(100, 64), lastUse: recent}}, "b b"},
-		"the rest serves the next claim":    {[]runtime.Resources{size(0, 100), size(0, 28)}, others{"a": {idle: 4, size: size(0, 64)}}, "a a"},
-		"a claim that is too large":         {[]runtime.Resources{size(0, 1000), size(0, 64)}, others{"a": {idle: 4, size: size(0, 64)}}, "a"},
-		"one that refuses":                  {[]runtime.Resources{size(0, 100)}, others{"a": {idle: 4, size: size(0, 64), lastUse: recent}, "refuses": {idle: 4, size: size(0, 64), lastUse: old}}, "a a"},
-		"one that fails":                    {[]runtime.Resources{size(0, 64)}, others{"fails": {idle: 4, size: size(0, 64)}}, ""},
-		"nothing is lacking":                {nil, others{"a": {idle: 4, size: size(0, 64)}}, ""},
+		"100 MiB missing: two runners yield":                  {[]runtime.Resources{size(0, 100)}, others{"a": {idle: 4, size: size(100, 64)}}, "a a"},
+		"several pools: the least recently used yields first": {[]runtime.Resources{size(0, 100)}, others{"a": {idle: 2, size: size(1, 64), lastUse: recent}, "b": {idle: 1, size: size(1, 64), lastUse: old}}, "b a"},
+		"no pool has enough: none yields":                     {[]runtime.Resources{size(0, 300)}, others{"a": {idle: 4, size: size(100, 64)}}, ""},
+		"no pool has enough CPU: none yields":                 {[]runtime.Resources{size(500, 64)}, others{"a": {idle: 4, size: size(100, 64)}}, ""},
+		"only CPU missing: two runners yield":                 {[]runtime.Resources{size(150, 0)}, others{"a": {idle: 4, size: size(100, 64)}}, "a a"},
+		"pool without CPU: another one yields":                {[]runtime.Resources{size(150, 0)}, others{"a": {idle: 2, size: size(0, 64), lastUse: old}, "b": {idle: 4, size: size(100, 64), lastUse: recent}}, "b b"},
+		"rest of a runner: serves the next claim":             {[]runtime.Resources{size(0, 100), size(0, 28)}, others{"a": {idle: 4, size: size(0, 64)}}, "a a"},
+		"too large claim: only the other one is served":       {[]runtime.Resources{size(0, 1000), size(0, 64)}, others{"a": {idle: 4, size: size(0, 64)}}, "a"},
+		"pool that refuses: another one yields":               {[]runtime.Resources{size(0, 100)}, others{"a": {idle: 4, size: size(0, 64), lastUse: recent}, "refuses": {idle: 4, size: size(0, 64), lastUse: old}}, "a a"},
+		"pool that fails: none yields":                        {[]runtime.Resources{size(0, 64)}, others{"fails": {idle: 4, size: size(0, 64)}}, ""},
+		"nothing missing: none yields":                        {nil, others{"a": {idle: 4, size: size(0, 64)}}, ""},
 	} {
 		var gave []string
 		var all []givers

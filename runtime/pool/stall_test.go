@@ -109,7 +109,7 @@ func TestBusyPoolReportsItsReason(t *testing.T) {
 			<-room
 			return nil
 		})
-		place := func() {
+		makeRoom := func() {
 			mu.Lock()
 			defer mu.Unlock()
 			close(waiting[0])
@@ -127,7 +127,7 @@ func TestBusyPoolReportsItsReason(t *testing.T) {
 		defer func() {
 			cancel()
 			for range 3 {
-				place()
+				makeRoom()
 			}
 		}()
 		settle(time.Millisecond)
@@ -140,7 +140,7 @@ func TestBusyPoolReportsItsReason(t *testing.T) {
 				t.Fatal(err)
 			}
 			settle(time.Millisecond)
-			place()
+			makeRoom()
 			settle(time.Second)
 		}
 		if s := busy.Status(); s.Idle != 2 || s.Starting != 3 || s.Reason != text {

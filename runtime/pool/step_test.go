@@ -25,7 +25,7 @@ func TestStepsMoveNoClaim(t *testing.T) {
 			now := clock.Step(used.Add(after), step)
 			have := []Member{{ID: r.ID, State: r.State, ExpiresAt: adopted}}
 			if n := len(Plan(now, Spec{}, have, 0, Failures{}).Stop); n != want {
-				t.Errorf("a step of %v: %v after its last use, %d claims end", step, after, n)
+				t.Errorf("a step of %v: %v after its last use, %d claims end, want %d", step, after, n, want)
 			}
 		}
 		r.Claim.ExpiresAt, r.Claim.Expires = expires.Add(24*time.Hour), runtime.Moment{}
@@ -51,15 +51,15 @@ func TestStepsKeepTheOrderOfUses(t *testing.T) {
 	}
 }
 
-// TestStepsKeepPlaces steps the wall clock after the places were computed. They are computed again when they
+// TestStepsKeepPositions steps the wall clock after the positions were computed. They are computed again when they
 // are old, and not before.
-func TestStepsKeepPlaces(t *testing.T) {
+func TestStepsKeepPositions(t *testing.T) {
 	for _, step := range []time.Duration{time.Hour, -time.Hour} {
 		var p positions
 		now := time.Now()
 		p.due.Store(new(now.Add(time.Second)))
 		if !p.valid(clock.Step(now, step)) || p.valid(clock.Step(now.Add(2*time.Second), step)) {
-			t.Errorf("a step of %v makes places older or younger", step)
+			t.Errorf("a step of %v makes positions older or younger", step)
 		}
 	}
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// asked records the priorities of starts.
-type asked struct {
+// priorityRecorder records the priorities of starts.
+type priorityRecorder struct {
 	Cluster
 	mu       sync.Mutex // guards what follows
 	priority map[runtime.RunnerID][]runtime.Priority
 }
 
-func (a *asked) Start(ctx context.Context, id runtime.RunnerID, env runtime.Environment, priority runtime.Priority) error {
+func (a *priorityRecorder) Start(ctx context.Context, id runtime.RunnerID, env runtime.Environment, priority runtime.Priority) error {
 	a.mu.Lock()
 	a.priority[id] = append(a.priority[id], priority)
 	a.mu.Unlock()
@@ -34,7 +34,7 @@ func TestWaitingClaimsMakeRefillsUrgent(t *testing.T) {
 		b.env.PoolSize = maxStarting + 10
 		b.env.ID = "slow"
 		b.fake.StartDelay(time.Minute)
-		cluster := &asked{Cluster: b.fake, priority: map[runtime.RunnerID][]runtime.Priority{}}
+		cluster := &priorityRecorder{Cluster: b.fake, priority: map[runtime.RunnerID][]runtime.Priority{}}
 		slow := b.over(cluster)
 		ctx, cancel := context.WithCancel(t.Context())
 		var group sync.WaitGroup
@@ -66,7 +66,7 @@ func TestWaitingClaimsMakeRefillsUrgent(t *testing.T) {
 		cancel()
 		group.Wait()
 		if len(cluster.priority) != maxStarting {
-			t.Errorf("%d starts", len(cluster.priority))
+			t.Errorf("%d starts, want %d", len(cluster.priority), maxStarting)
 		}
 	})
 }

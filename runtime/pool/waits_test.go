@@ -20,10 +20,10 @@ func (b *bed) hold() chan struct{} {
 	return gate
 }
 
-// counted counts calls of a claim's OnQueue.
-type counted struct{ atomic.Int64 }
+// callCounter counts calls of a claim's OnQueue.
+type callCounter struct{ atomic.Int64 }
 
-func (c *counted) hook() error {
+func (c *callCounter) hook() error {
 	c.Add(1)
 	return nil
 }
@@ -34,11 +34,11 @@ func TestClaimServedImmediatelyNeverWaits(t *testing.T) {
 		b.want(t, 1, 0)
 		gate := b.hold()
 		defer close(gate)
-		var c counted
+		var c callCounter
 		waiting := NewQueued()
 		b.claim(t, Claim{OnQueue: c.hook, Queued: waiting, WaitFor: time.Minute})
 		if _, err := b.Claim(t.Context(), Claim{OnQueue: c.hook}); runtime.CodeOf(err) != runtime.CodeNoRunnerAvailable {
-			t.Errorf("without waiting: %v", err)
+			t.Errorf("without waiting: got %v, want NO_RUNNER_AVAILABLE", err)
 		}
 		select {
 		case <-waiting.Began():
@@ -51,7 +51,7 @@ func TestClaimServedImmediatelyNeverWaits(t *testing.T) {
 	})
 }
 
-// TestClaimsStopWaiting checks that a claim that stops waiting, for any reason, has no place, and
+// TestClaimsStopWaiting checks that a claim that stops waiting, for any reason, has no position, and
 // that OnQueue was called once.
 func TestClaimsStopWaiting(t *testing.T) {
 	for name, stop := range map[string]func(t *testing.T, b *bed, gate chan struct{}, leave func()){
@@ -70,7 +70,7 @@ func TestClaimsStopWaiting(t *testing.T) {
 				t.Error(err)
 			}
 			if _, err := b.Claim(t.Context(), Claim{WaitFor: time.Minute}); runtime.CodeOf(err) != runtime.CodeEnvironmentNotFound {
-				t.Errorf("a later one: %v", err)
+				t.Errorf("a later one: got %v, want ENVIRONMENT_NOT_FOUND", err)
 			}
 		},
 	} {
@@ -80,7 +80,7 @@ func TestClaimsStopWaiting(t *testing.T) {
 				defer close(gate)
 				ctx, leave := context.WithCancel(t.Context())
 				defer leave()
-				var c counted
+				var c callCounter
 				waiting := NewQueued()
 				answered := make(chan struct{})
 				go func() {
@@ -118,8 +118,8 @@ func TestWaitsRefuses(t *testing.T) {
 	})
 }
 
-// TestPlaces checks positions by weighted turns, and the wait estimated from the pace.
-func TestPlaces(t *testing.T) {
+// TestPositions checks positions by weighted turns, and the wait estimated from the pace.
+func TestPositions(t *testing.T) {
 	run(t, 0, func(t *testing.T, b *bed) {
 		gate := b.hold()
 		defer close(gate)
@@ -140,19 +140,19 @@ func TestPlaces(t *testing.T) {
 			}()
 			settle(time.Millisecond)
 		}
-		places := func() (order []string, turn time.Duration) {
+		positions := func() (order []string, turn time.Duration) {
 			order = make([]string, len(all))
 			for name, w := range all {
-				place := b.QueuePosition(t.Context(), w)
-				if place.Position == 0 {
-					t.Fatalf("%s has no place", name)
+				position := b.QueuePosition(t.Context(), w)
+				if position.Position == 0 {
+					t.Fatalf("%s has no position", name)
 				}
-				order[place.Position-1] = name
-				turn = place.EstimatedWait / time.Duration(place.Position)
+				order[position.Position-1] = name
+				turn = position.EstimatedWait / time.Duration(position.Position)
 			}
 			return order, turn
 		}
-		first, turn := places()
+		first, turn := positions()
 		if want := []string{"a0", "b3", "b4", "a2", "b5", "a1"}; !slices.Equal(first, want) || turn != 0 {
 			t.Errorf("the order is %q, want %q; a turn takes %v", first, want, turn)
 		}
@@ -162,21 +162,21 @@ func TestPlaces(t *testing.T) {
 			settle(time.Second)
 			name := <-served
 			delete(all, name)
-			left, turn := places()
+			left, turn := positions()
 			if name != first[0] || !slices.Equal(left, first[1:]) || turn < 9*time.Second || turn > 12*time.Second {
 				t.Errorf("%s was served, of %q; now %q, a turn takes %v", name, first, left, turn)
 			}
 			first = left
 		}
 		settle(5 * time.Minute) // no turn ends: the estimate grows
-		if _, turn := places(); turn < time.Minute || turn > 2*time.Minute {
+		if _, turn := positions(); turn < time.Minute || turn > 2*time.Minute {
 			t.Errorf("after a long time a turn takes %v", turn)
 		}
 	})
 }
 
-// TestPlacesAreShared checks that recently computed places are reused.
-func TestPlacesAreShared(t *testing.T) {
+// TestPositionsAreShared checks that recently computed positions are reused.
+func TestPositionsAreShared(t *testing.T) {
 	run(t, 0, func(t *testing.T, b *bed) {
 		gate := b.hold()
 		defer close(gate)
@@ -188,15 +188,15 @@ func TestPlacesAreShared(t *testing.T) {
 		}
 		first := claim()
 		if got := b.QueuePosition(t.Context(), first).Position; got != 1 {
-			t.Errorf("place %d", got)
+			t.Errorf("position %d, want 1", got)
 		}
 		second := claim()
 		if got := b.QueuePosition(t.Context(), second).Position; got != 0 {
-			t.Errorf("place %d at the same moment", got)
+			t.Errorf("position %d at the same moment, want 0", got)
 		}
 		settle(2 * positionsFor)
 		if got := b.QueuePosition(t.Context(), second).Position; got != 2 {
-			t.Errorf("place %d", got)
+			t.Errorf("position %d, want 2", got)
 		}
 	})
 }
@@ -206,7 +206,7 @@ func TestPace(t *testing.T) {
 	now := time.Unix(1000, 0)
 	p.wait(now, 1)
 	if got := p.turn(now.Add(time.Hour)); got != 0 {
-		t.Errorf("without a basis: %v", got)
+		t.Errorf("without a basis: got %v, want 0", got)
 	}
 	for range 5 {
 		now = now.Add(4 * time.Second)
@@ -243,7 +243,7 @@ func TestUnwantedRunnerIsReleased(t *testing.T) {
 			settle(time.Second)
 			leave(cause)
 			if err := <-answered; !errors.Is(err, cause) {
-				t.Error(err)
+				t.Errorf("got %v, want %v", err, cause)
 			}
 			settle(time.Second)
 			close(marking)

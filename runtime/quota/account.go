@@ -22,7 +22,7 @@ type Account struct {
 	pending int64                // of taken[Runners]: those of claims that still wait
 	waiting [resources]list.List // of chan struct{}, each closed when served; empty while there is room
 	claims  window
-	day     string        // of cpu and output, in UTC
+	day     time.Time     // of cpu and output; see dayOf
 	cpu     time.Duration // processor time used on that day
 	output  int64         // bytes printed on that day
 }
@@ -141,7 +141,7 @@ func (a *Account) Wait(ctx context.Context, r Resource, longest time.Duration) e
 	served := make(chan struct{})
 	a.mu.Lock()
 	// Each caller joins the queue first, so that it overtakes no earlier one.
-	place := a.waiting[r].PushBack(served)
+	element := a.waiting[r].PushBack(served)
 	a.serve(r)
 	a.mu.Unlock()
 	select {
@@ -160,7 +160,7 @@ func (a *Account) Wait(ctx context.Context, r Resource, longest time.Duration) e
 		// The caller gave up, so its unit goes to the next one.
 		a.put(r, 1)
 	default:
-		a.waiting[r].Remove(place)
+		a.waiting[r].Remove(element)
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -212,7 +212,7 @@ func (a *Account) Spend(used time.Duration, bytes int64) {
 
 // turn starts a new day if necessary. The caller holds mu.
 func (a *Account) turn(now time.Time) {
-	if day := dayOf(now); day != a.day {
+	if day := dayOf(now); !day.Equal(a.day) {
 		a.day, a.cpu, a.output = day, 0, 0
 	}
 }
@@ -232,12 +232,12 @@ func (a *Account) usage() Usage {
 	}
 }
 
-// dayOf returns the day of t in UTC. Days are only compared.
-func dayOf(t time.Time) string { return t.UTC().Format(time.DateOnly) }
+// dayOf returns the beginning of t's day in UTC.
+func dayOf(t time.Time) time.Time { return t.UTC().Truncate(24 * time.Hour) }
 
 // untilMidnight returns how long the present day in UTC still lasts.
 func untilMidnight(now time.Time) time.Duration {
-	return now.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour).Sub(now)
+	return dayOf(now).Add(24 * time.Hour).Sub(now)
 }
 
 // minute is the length of the window of claims.
@@ -279,7 +279,7 @@ func (w *window) add(now time.Duration, limit int64) {
 	w.times = append(w.times, now)
 }
 
-// free returns the time until fewer than limit claims are younger than 60 seconds; 0: never.
+// free returns the time until fewer than limit claims are younger than 60 seconds; 0 means never.
 func (w *window) free(now time.Duration, limit int64) time.Duration {
 	if limit == 0 {
 		return 0

@@ -154,7 +154,7 @@ func BytesOfVariables(variables []runtime.Variable) (n int64) {
 // Bound isn't safe for concurrent use.
 type Bound struct {
 	Limit int64
-	Free  int64  // what each tenant gets even beyond the limit; 0: its first AcquireN
+	Free  int64  // what each tenant gets even beyond the limit; 0 means its first AcquireN
 	Quota string // name in [runtime.Exceeded]
 	Of    string // what is limited, for people: "running batches"
 

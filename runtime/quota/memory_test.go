@@ -45,7 +45,7 @@ func TestTenantsShareMemory(t *testing.T) {
 		t.Errorf("%d of %d are used by %v", used, limit, m.bound.has)
 	}
 	if _, err := m.Keep("a", 1<<20, "an environment"); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
-		t.Errorf("more than the share at once: %v", err)
+		t.Errorf("more than the share at once: got %v, want QUOTA_EXCEEDED", err)
 	}
 	m.Adopt("a", 4<<20)
 	for range 2 {
@@ -54,7 +54,7 @@ func TestTenantsShareMemory(t *testing.T) {
 		}
 	}
 	if _, err := m.Keep("c", 1, "a ticket"); runtime.CodeOf(err) != runtime.CodeQuotaExceeded {
-		t.Errorf("beyond the limit and Small: %v", err)
+		t.Errorf("beyond the limit and Small: got %v, want QUOTA_EXCEEDED", err)
 	}
 	if n := m.Reserve(1 << 30); n != 1<<18 {
 		t.Errorf("a cache got %d bytes", n)

@@ -69,7 +69,7 @@ type Usage struct {
 // An Amount is the use of one quota. It can exceed the limit: see the package comment.
 type Amount struct {
 	Used  int64
-	Limit *int64 // nil: none
+	Limit *int64 // nil means none
 }
 
 // limits are the limits of all quotas, or unlimited.

@@ -38,9 +38,9 @@ type Build struct {
 type Case struct {
 	Args      []string // appended to the command
 	Stdin     []byte
-	Expected  []byte              // output; nil: any
-	Compare   runtime.CompareMode `json:",omitempty"` // with Expected; "": TRIMMED
-	Tolerance *float64            `json:",omitempty"` // with NUMBERS; nil: defaultTolerance
+	Expected  []byte              // output; nil means any
+	Compare   runtime.CompareMode `json:",omitempty"` // with Expected; "" means TRIMMED
+	Tolerance *float64            `json:",omitempty"` // with NUMBERS; nil means defaultTolerance
 	Bounds    batch.Bounds
 }
 
@@ -132,7 +132,7 @@ func (c Case) step(shared batch.Shared, bounds batch.Bounds, left *int) (batch.S
 	return step, validateBounds(c.Bounds)
 }
 
-// comparison checks how a case is compared, and returns that; nil: it isn't. left is the expected
+// comparison checks how a case is compared, and returns that; nil means it isn't. left is the expected
 // output that this and later cases may have.
 func (c Case) comparison(left *int) (*runtime.Comparison, error) {
 	how := runtime.Comparison{Mode: cmp.Or(c.Compare, runtime.CompareTrimmed), Bytes: int64(len(c.Expected))}

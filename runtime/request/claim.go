@@ -25,14 +25,14 @@ const (
 type Claim struct {
 	EnvironmentID     runtime.EnvironmentID
 	Tenant            runtime.TenantID // of the holder
-	InactivityTimeout *int             // seconds; 0: never
+	InactivityTimeout *int             // seconds; 0 means never
 	WaitFor           *int             // seconds
 	Key               string
 	// Keys is the scope in which Key is unique: the tenant's name; "" for callers for all tenants;
 	// "grant:" and the runner's id for grants.
 	Keys string
 	// Holder is the caller's own name for the holder, unique in Keys and the environment. It
-	// can't be combined with Key. nil: none.
+	// can't be combined with Key. nil means none.
 	Holder *string
 	Labels []runtime.Label
 	Caller string // waiting claims of different callers take turns

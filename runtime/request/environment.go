@@ -14,9 +14,9 @@ import (
 // An Environment creates or changes an environment.
 type Environment struct {
 	ID               runtime.EnvironmentID
-	Tenant           *runtime.TenantID // owner; nil: unchanged, or the default tenant for a new one
+	Tenant           *runtime.TenantID // owner; nil means unchanged, or the default tenant for a new one
 	Shared           *bool             // every tenant may see it and claim its runners
-	IfRevision       *int              // CONFLICT if the stored revision differs; 0: create only
+	IfRevision       *int              // CONFLICT if the stored revision differs; 0 means that it is only created
 	Image            *string
 	PoolSize         *int
 	CPUMHz           *int

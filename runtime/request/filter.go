@@ -12,7 +12,7 @@ import (
 
 // Runners selects runners; a zero field selects all.
 type Runners struct {
-	Sees          func(runtime.Runner) bool // nil: all
+	Sees          func(runtime.Runner) bool // nil means all
 	EnvironmentID runtime.EnvironmentID
 	States        []runtime.RunnerState
 	HeldBy        string                // text in the claim's holder or in a label as name=value; ignores case

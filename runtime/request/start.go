@@ -26,11 +26,11 @@ type Start struct {
 	Tenant           runtime.TenantID `json:"-"` // of the holder
 	Command          []string
 	Shell            *string
-	CommandLine      string          `json:",omitempty"` // for display; "": derived from the command
+	CommandLine      string          `json:",omitempty"` // for display; "" means derived from the command
 	Labels           []runtime.Label `json:",omitempty"` // in addition to those of the claim
 	Variables        []runtime.Variable
 	WorkingDirectory string
-	TimeLimit        *int // seconds; nil: the environment's; 0: none
+	TimeLimit        *int // seconds; nil means the environment's; 0 means none
 	OutputLimit      *int64
 	CPUSeconds       *int
 	Processes        *int
@@ -39,7 +39,7 @@ type Start struct {
 	Stdin            bool
 	Terminal         *runtime.TerminalSize // implies Stdin
 	Privileged       bool                  // as root inside the runner
-	Lease            *int                  `json:",omitempty"` // seconds; nil: none
+	Lease            *int                  `json:",omitempty"` // seconds; nil means none
 	Key              string
 	Keys             string `json:"-"` // as in Claim
 
@@ -176,7 +176,7 @@ type Run struct {
 	Key              string
 	Keys             string `json:"-"`          // as in Claim
 	Caller           string `json:"-"`          // as in Claim; a retry with the same key may come from another caller
-	WorkingDirectory string `json:",omitempty"` // "": the workspace
+	WorkingDirectory string `json:",omitempty"` // "" means the workspace
 }
 
 // Parse checks the whole request, and returns its parts.

@@ -35,7 +35,7 @@ func (a *attempt) run(ctx context.Context, joined func(*agent.Session)) {
 		a.err = err
 	}
 	succeeded := a.exited && a.exit.Signal == "" && a.exit.Code == 0
-	if !a.begin.Counted || succeeded && (a.exit.Own == nil || *a.exit.Own == agent.Own{}) {
+	if !a.begin.Counted || succeeded && (a.exit.PerCommand == nil || *a.exit.PerCommand == agent.CommandCounts{}) {
 		return // the host's counters can't change this outcome
 	}
 	if evidence, err := a.host.Cluster.Evidence(ctx, a.runner.ID); err == nil {
@@ -118,33 +118,33 @@ func (a *attempt) weigh(facts *Facts) {
 		e.Limit = runtime.OutcomeMemoryLimit
 	case agent.CauseProcessLimit:
 		// If the whole runner was full, the host's counters decide below.
-		if x.Limits.Processes > 0 && (exit.Own == nil || exit.Own.ForksRefused == 0) {
-			e.Limit, facts.Limits.Own = runtime.OutcomeProcessLimit, x.Limits.Processes
+		if x.Limits.Processes > 0 && (exit.PerCommand == nil || exit.PerCommand.ForksRefused == 0) {
+			e.Limit, facts.Limits.OfExecution = runtime.OutcomeProcessLimit, x.Limits.Processes
 		}
 	}
 	if limit := x.Limits.Processes; limit > 0 && limit < facts.Limits.Processes {
-		facts.Limits.Own = limit
+		facts.Limits.OfExecution = limit
 	}
 	facts.Exit = e
 	facts.Alone = !a.shared.Load()
-	after, own := a.evidence, exit.Own
+	after, counts := a.evidence, exit.PerCommand
 	if after == nil {
 		return
 	}
 	// The counters cover the runner's whole life. Their increase is of this execution's time.
 	facts.OOMKills = after.OOMKills - a.begin.Before.OOMKills
 	facts.Forks = after.ProcessLimitHits - a.begin.Before.ProcessLimitHits
-	switch facts.Own = own != nil; {
+	switch facts.PerExecution = counts != nil; {
 	// Only the agent counts here.
 	case after.Inside:
-		if own = cmp.Or(own, exit.Together); own != nil {
-			facts.OOMKills, facts.Forks = max(own.OOMKills, facts.OOMKills), own.ForksRefused
+		if counts = cmp.Or(counts, exit.Shared); counts != nil {
+			facts.OOMKills, facts.Forks = max(counts.OOMKills, facts.OOMKills), counts.ForksRefused
 		}
-	case own == nil:
+	case counts == nil:
 	case after.OwnKernel:
-		facts.Forks = own.ForksRefused // only the agent can report it
+		facts.Forks = counts.ForksRefused // only the agent can report it
 	default:
 		// The host counted for the whole runner. The agent can only lower these counts.
-		facts.OOMKills, facts.Forks = min(own.OOMKills, facts.OOMKills), min(own.ForksRefused, facts.Forks)
+		facts.OOMKills, facts.Forks = min(counts.OOMKills, facts.OOMKills), min(counts.ForksRefused, facts.Forks)
 	}
 }

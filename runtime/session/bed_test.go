@@ -28,7 +28,7 @@ type bed struct {
 	runner runtime.Runner
 	lost   atomic.Int64
 	ended  atomic.Int64
-	taken  chan struct{} // closed when it is asked who leads: another server; nil: this one
+	taken  chan struct{} // closed when it is asked who leads: another server; nil means this one
 
 	mu     sync.Mutex // guards what follows
 	notes  []string
@@ -61,9 +61,9 @@ func (b *bed) session(quota *output.Quota, command ...string) *Session {
 	b.host.Quota = quota
 	x := runtime.Execution{
 		ID: runtime.NewExecutionID(), RunnerID: b.runner.ID, Command: command, State: runtime.ExecutionPending, OutputLimit: 1 << 20,
-		Marks: runtime.Marks{QueuedAt: time.Now()},
+		Timestamps: runtime.Timestamps{QueuedAt: time.Now()},
 	}
-	return b.host.New(b.runner, x, Begin{Env: []string{}, Queued: b.host.Boot.Moment(x.Marks.QueuedAt)}, output.New(output.File(filepath.Join(b.t.TempDir(), "log"))))
+	return b.host.New(b.runner, x, Begin{Env: []string{}, Queued: b.host.Boot.Moment(x.Timestamps.QueuedAt)}, output.New(output.File(filepath.Join(b.t.TempDir(), "log"))))
 }
 
 // run runs a session until the test, or the returned function, ends it.

@@ -221,7 +221,7 @@ func (s *Session) difference(ctx context.Context, x runtime.Execution) (differen
 		return nil, lost, nil
 	}
 	at := int64(0)
-	difference, err = compareOutput(*x.Comparison, reading(func(p []byte) (int, error) {
+	difference, err = compareOutput(*x.Comparison, readerFunc(func(p []byte) (int, error) {
 		if at == x.Comparison.Bytes {
 			return 0, io.EOF
 		}
@@ -231,7 +231,7 @@ func (s *Session) difference(ctx context.Context, x runtime.Execution) (differen
 		}
 		at += int64(n)
 		return n, err
-	}), reading(func(p []byte) (int, error) {
+	}), readerFunc(func(p []byte) (int, error) {
 		if ctx.Err() != nil {
 			return 0, context.Cause(ctx)
 		}
@@ -240,7 +240,7 @@ func (s *Session) difference(ctx context.Context, x runtime.Execution) (differen
 	return difference, 0, err
 }
 
-type reading func(p []byte) (int, error)
+type readerFunc func(p []byte) (int, error)
 
 // Read implements io.Reader.
-func (r reading) Read(p []byte) (int, error) { return r(p) }
+func (r readerFunc) Read(p []byte) (int, error) { return r(p) }

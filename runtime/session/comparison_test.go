@@ -13,7 +13,7 @@ import (
 	"github.com/rockpool/rockpool/runtime"
 )
 
-// says returns the message about the first difference; "": none.
+// says returns the message about the first difference; "" means none.
 func says(t testing.TB, how runtime.Comparison, expected, output io.Reader) string {
 	t.Helper()
 	d, err := compareOutput(how, expected, output)
@@ -192,7 +192,7 @@ func TestUnreadableTextsAreErrors(t *testing.T) {
 			t.Errorf("%s: %v, %v", mode, d, err)
 		}
 		if _, err := compareOutput(how, strings.NewReader(""), never{}); !errors.Is(err, io.ErrNoProgress) {
-			t.Errorf("%s: %v", mode, err)
+			t.Errorf("%s: got %v, want %v", mode, err, io.ErrNoProgress)
 		}
 	}
 }
@@ -209,7 +209,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			piece := bytes.Repeat([]byte(unit), 8<<10)
 			// Two sides of 32 KiB each, however many bytes are read.
 			allocations := testing.AllocsPerRun(1, func() {
-				if d, err := compareOutput(runtime.Comparison{Mode: mode}, &repeated{piece, 50}, &repeated{piece, 50}); d != nil || err != nil {
+				if d, err := compareOutput(runtime.Comparison{Mode: mode}, &repeatedReader{piece, 50}, &repeatedReader{piece, 50}); d != nil || err != nil {
 					t.Errorf("%+v, %v", d, err)
 				}
 			})
@@ -220,13 +220,13 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// repeated is a reader that returns a piece n times.
-type repeated struct {
+// repeatedReader is a reader that returns a piece n times.
+type repeatedReader struct {
 	piece []byte
 	n     int
 }
 
-func (r *repeated) Read(b []byte) (int, error) {
+func (r *repeatedReader) Read(b []byte) (int, error) {
 	if r.n--; r.n < 0 {
 		return 0, io.EOF
 	}

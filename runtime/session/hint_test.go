@@ -36,8 +36,8 @@ func TestHint(t *testing.T) {
 		{"apt-get without packages", "E: Unable to locate package x", network},
 		{"apt-get", "E: Could not open lock file /var/lib/dpkg/lock-frontend - open (13: Permission denied)\nE: Unable to acquire the dpkg frontend lock, are you root?", system},
 		{"sudo", "sh: 1: sudo: not found", system},
-		{"sudo's own words", "sudo: The \"no new privileges\" flag is set, which prevents sudo from running as root.", system},
-		{"its own server", "connect: Connection refused", ""},
+		{"sudo without privileges", "sudo: The \"no new privileges\" flag is set, which prevents sudo from running as root.", system},
+		{"connection to a port of its own", "connect: Connection refused", ""},
 		{"a network and a module", "Network is unreachable\nModuleNotFoundError: No module named 'requests'", "lacks the module requests: use an image that has it (`rockpool env put lab --image IMAGE`)"},
 		{"a module of python", "ModuleNotFoundError: No module named 'numpy.x'\n", "--warm-module numpy.x loads"},
 		{"a module of node", "Error: Cannot find module 'left-pad'", "lacks the module left-pad"},
@@ -56,14 +56,14 @@ func TestHint(t *testing.T) {
 		{"a read-only file of touch", "touch: cannot touch '/usr/local/x': Read-only file system", "/usr/local/x is read-only"},
 		{"a full workspace", "OSError: [Errno 28] No space left on device: 'x'", "/workspace holds 64 MiB, /tmp twice that, each with at most 1,024 files"},
 		{"a full disk of node", "Error: ENOSPC: no space left on device, write", "env put lab --workspace"},
-		{"a limit that it set itself", "OSError: [Errno 27] File too large", ""},
+		{"file size limit of its own", "OSError: [Errno 27] File too large", ""},
 		{"a full disk of python", "Traceback (most recent call last):\n  File \"x.py\", line 2, in <module>\n    f.write(b)\nOSError: [Errno 28] No space left on device\n", "/workspace holds"},
 		{"a full disk after a watch", "inotify_add_watch: No space left on device\nx: polling\nx: a\ntee: y: No space left on device\n", "/workspace holds"},
 		{"too many watches", "inotify_add_watch: No space left on device\n", ""},
 		{"too many watches of node", "Error: ENOSPC: System limit for number of file watchers reached, watch '/workspace'", ""},
 		{"too many terminals", "openpty: No space left on device", ""},
 		{"too many terminals of python", "    a, b = os.openpty()\n           ^^^^^^^^^^^^\nOSError: [Errno 28] No space left on device\n", ""},
-		{"too long ago", "Can't locate X.pm in @INC" + strings.Repeat("x", hintBytes), ""},
+		{"error before the hint's range", "Can't locate X.pm in @INC" + strings.Repeat("x", hintBytes), ""},
 		{"a log of the network", "W: Network is unreachable, using the cache\n" + strings.Repeat("step\n", 100) + "ValueError: 1\n", ""},
 		{"a long failure of the network", strings.Repeat("step\n", 200) + "connect: Network is unreachable\n", network},
 	} {
@@ -71,7 +71,7 @@ func TestHint(t *testing.T) {
 			t.Errorf("%s: %q, not %q", test.name, got, test.says)
 		}
 		if got := hintAbout(ended(0), lab, []byte(test.stderr)); got != "" {
-			t.Errorf("%s, and it passed: %q", test.name, got)
+			t.Errorf("%s, and it passed: %q, want \"\"", test.name, got)
 		}
 		open := lab
 		open.Network.Access = true
@@ -115,8 +115,8 @@ func TestHint(t *testing.T) {
 		{"a limit without output", limit(0), lab, "", buffered},
 		{"a limit with output", limit(1), lab, "", ""},
 		{"a limit on a terminal", onTerminal, lab, "", ""},
-		{"127", ended(127), lab, "sh: x: not found", `the image "python:3" of the environment lab lacks the program: choose another environment with --env` + " (`rockpool env list`"},
-		{"not found", failed(127, "ruby: command not found"), lab, "", `the image "python:3"`},
+		{"exit 127 of the shell", ended(127), lab, "sh: x: not found", `the image "python:3" of the environment lab lacks the program: choose another environment with --env` + " (`rockpool env list`"},
+		{"missing program", failed(127, "ruby: command not found"), lab, "", `the image "python:3"`},
 		{"sudo", failed(127, "sudo: command not found"), lab, "", system},
 		{"no interpreter", failed(127, "x: the interpreter in its first line (#!) doesn't exist"), lab, "", "--image IMAGE"},
 		{"no working directory", inDir("src: no such file or directory"), lab, "", ""},
@@ -134,9 +134,9 @@ func TestHint(t *testing.T) {
 		{"a program, by env", ended(127), lab, "/usr/bin/env: ‘ruby’: No such file or directory\n", "lacks the program"},
 		{"a library", ended(127), lab, "./x: error while loading shared libraries: libx.so.1: cannot open shared object file: No such file or directory\n", "lacks the module libx.so.1"},
 		{"a library, by musl", ended(127), lab, "Error loading shared library libx.so.1: No such file or directory (needed by ./x)\n", "lacks the module libx.so.1"},
-		{"its own 127", ended(127), lab, "", ""},
-		{"its own 127, with words", ended(127), lab, "ValueError: 1\n", ""},
-		{"not found, and it went on", ended(1), lab, "sh: 1: x: not found\n", ""},
+		{"exit 127 without words", ended(127), lab, "", ""},
+		{"exit 127 with other words", ended(127), lab, "ValueError: 1\n", ""},
+		{"missing program, but exit 1", ended(1), lab, "sh: 1: x: not found\n", ""},
 		{"not executable", failed(126, "x: isn't executable"), lab, "", ""},
 		{"a module of the machine", ended(1), host, "ModuleNotFoundError: No module named 'numpy'", "install it on the server's machine (if the image has it, --warm-module numpy loads"},
 		{"a program in root's home", failed(127, "/root/.local/bin/uv: no such file or directory"), host, "", "runners don't see /root of the server's machine: install the program in /usr/local"},

@@ -27,9 +27,9 @@ func (o *loop) check(ctx context.Context, now time.Time) {
 		return
 	}
 	// An agent that never reports a start doesn't escape the time limit.
-	began := x.Marks.StartedAt
+	began := x.Timestamps.StartedAt
 	if began.IsZero() {
-		began = x.Marks.QueuedAt
+		began = x.Timestamps.QueuedAt
 	}
 	if x.TimeLimit > 0 && o.timeline(now).Sub(began) > x.TimeLimit+AgentLate {
 		o.kill(ctx, runtime.OutcomeTimeLimit)

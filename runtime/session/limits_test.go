@@ -13,16 +13,16 @@ func TestReachLate(t *testing.T) {
 		reach reach
 		late  bool
 	}{
-		"not yet":                       {now.Add(time.Second), reach{}, false},
-		"reached all the time":          {ago(time.Second), reach{}, true},
-		"out of reach":                  {ago(time.Second), reach{away: ago(time.Minute)}, false},
-		"reached again just now":        {ago(time.Second), reach{back: ago(AgentLate - time.Second)}, false},
-		"reached again long ago":        {ago(time.Second), reach{back: ago(AgentLate + time.Second)}, true},
-		"out of reach for all that":     {ago(agentAway + time.Second), reach{away: ago(time.Second)}, true},
-		"again and again, for all that": {ago(agentAway + time.Second), reach{back: ago(time.Second)}, true},
+		"before the limit: not late":                {now.Add(time.Second), reach{}, false},
+		"always reachable: late":                    {ago(time.Second), reach{}, true},
+		"unreachable: not late":                     {ago(time.Second), reach{away: ago(time.Minute)}, false},
+		"reachable for a moment: not late":          {ago(time.Second), reach{back: ago(AgentLate - time.Second)}, false},
+		"reachable for long: late":                  {ago(time.Second), reach{back: ago(AgentLate + time.Second)}, true},
+		"unreachable for too long: late":            {ago(agentAway + time.Second), reach{away: ago(time.Second)}, true},
+		"unreachable on and off for too long: late": {ago(agentAway + time.Second), reach{back: ago(time.Second)}, true},
 	} {
 		if got := test.reach.late(test.by, now); got != test.late {
-			t.Errorf("%s: late is %t", name, got)
+			t.Errorf("%s: late is %t, want %t", name, got, test.late)
 		}
 	}
 }
@@ -39,11 +39,11 @@ func TestReachFollowsAttempts(t *testing.T) {
 		attempts   []*attempt
 		away, back bool
 	}{
-		"none":                        {nil, false, false},
-		"dialed immediately":          {[]*attempt{at(1)}, false, false},
-		"not dialed yet":              {[]*attempt{at(0)}, true, false},
-		"dialed after a short while":  {[]*attempt{at(0), at(checkEvery / 2)}, false, false},
-		"dialed after a longer while": {[]*attempt{at(0), at(0), at(2 * checkEvery)}, false, true},
+		"no attempt: reachable":        {nil, false, false},
+		"dialed at once: reachable":    {[]*attempt{at(1)}, false, false},
+		"not dialed: unreachable":      {[]*attempt{at(0)}, true, false},
+		"dialed soon: reachable":       {[]*attempt{at(0), at(checkEvery / 2)}, false, false},
+		"dialed late: reachable again": {[]*attempt{at(0), at(0), at(2 * checkEvery)}, false, true},
 	} {
 		var r reach
 		r.observe(nil)

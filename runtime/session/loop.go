@@ -236,10 +236,10 @@ func (o *loop) conclude(facts Facts, a *attempt, now time.Time) {
 		o.end.counted = max(o.counted, a.evidence.CPU)
 	}
 	x := o.Execution()
-	if x.Marks.StartedAt.IsZero() {
+	if x.Timestamps.StartedAt.IsZero() {
 		return
 	}
-	o.end.exit.Wall = max(0, o.timeline(now).Sub(x.Marks.StartedAt))
+	o.end.exit.Wall = max(0, o.timeline(now).Sub(x.Timestamps.StartedAt))
 	if x.TimeLimit > 0 { // the server may have been down
 		o.end.exit.Wall = min(o.end.exit.Wall, x.TimeLimit+AgentLate+agentAway)
 	}

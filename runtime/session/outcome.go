@@ -18,15 +18,15 @@ import (
 // report is no error.
 func Started(x runtime.Execution, at time.Time) runtime.Execution {
 	if x.State == runtime.ExecutionPending {
-		x.State, x.Marks.StartedAt = runtime.ExecutionRunning, at
+		x.State, x.Timestamps.StartedAt = runtime.ExecutionRunning, at
 	}
 	return x
 }
 
 // Printed records the time of the first output. Later calls change nothing.
 func Printed(x runtime.Execution, at time.Time) runtime.Execution {
-	if x.Marks.FirstOutputAt.IsZero() {
-		x.Marks.FirstOutputAt = at
+	if x.Timestamps.FirstOutputAt.IsZero() {
+		x.Timestamps.FirstOutputAt = at
 	}
 	return x
 }
@@ -36,29 +36,29 @@ func Finished(x runtime.Execution, end runtime.End, usage runtime.Usage, at time
 	if x.State == runtime.ExecutionFinished {
 		return x
 	}
-	for _, before := range []time.Time{x.Marks.StartedAt, x.Marks.FirstOutputAt} {
+	for _, before := range []time.Time{x.Timestamps.StartedAt, x.Timestamps.FirstOutputAt} {
 		if at.Before(before) { // another machine's clock, or one that was set back before a boot
 			at = before
 		}
 	}
-	x.State, x.End, x.Usage, x.Marks.FinishedAt = runtime.ExecutionFinished, end, usage, at
+	x.State, x.End, x.Usage, x.Timestamps.FinishedAt = runtime.ExecutionFinished, end, usage, at
 	return x
 }
 
 // Facts are the evidence at the end of an execution. The zero value has none.
 type Facts struct {
-	Exit       *Exit              // reported by the agent; nil means no report
-	Killed     runtime.Outcome    // with Exit.Killed or TimedOut: why the server killed it
-	TimedOut   bool               // the server removed the runner, because its agent didn't kill the execution
-	Refused    string             // why the agent refused to start it; "" means it started
-	ShellCode  int                // with Refused: the exit code of a shell that can't start the command; 0 means none
-	Gone       runtime.GoneReason // why the runner ended; "" means it exists
-	OOMKills   int64              // counted by the host in the runner meanwhile
-	Forks      int64              // refused at the limit of processes, counted likewise
-	Alone      bool               // no other execution ran in the runner
-	PeakMemory int64              // bytes; 0 means unknown
-	Own        bool               // both counts are of this execution alone, even if others ran
-	Limits     Limits             // that applied to it
+	Exit         *Exit              // reported by the agent; nil means no report
+	Killed       runtime.Outcome    // with Exit.Killed or TimedOut: why the server killed it
+	TimedOut     bool               // the server removed the runner, because its agent didn't kill the execution
+	Refused      string             // why the agent refused to start it; "" means it started
+	ShellCode    int                // with Refused: the exit code of a shell that can't start the command; 0 means none
+	Gone         runtime.GoneReason // why the runner ended; "" means it exists
+	OOMKills     int64              // counted by the host in the runner meanwhile
+	Forks        int64              // refused at the limit of processes, counted likewise
+	Alone        bool               // no other execution ran in the runner
+	PeakMemory   int64              // bytes; 0 means unknown
+	PerExecution bool               // both counts are of this execution alone, even if others ran
+	Limits       Limits             // that applied to it
 }
 
 // Exit is the end as the agent reported it.
@@ -71,14 +71,14 @@ type Exit struct {
 
 // Limits are for messages.
 type Limits struct {
-	Time      time.Duration // of wall time
-	CPU       time.Duration // of processor time
-	Output    int64         // bytes
-	MemoryMiB int
-	Processes int           // of the runner
-	FileSize  int64         // bytes of one file
-	Lease     time.Duration // that its client didn't renew in time; 0 means it did
-	Own       int           // process limit of the execution, if that was reached; 0 means it wasn't
+	Time        time.Duration // of wall time
+	CPU         time.Duration // of processor time
+	Output      int64         // bytes
+	MemoryMiB   int
+	Processes   int           // of the runner
+	FileSize    int64         // bytes of one file
+	Lease       time.Duration // that its client didn't renew in time; 0 means it did
+	OfExecution int           // process limit of the execution, if that was reached; 0 means it wasn't
 }
 
 // Decide returns the outcome that the facts support, with a message. The cause of the end counts,
@@ -90,8 +90,8 @@ func Decide(f Facts) runtime.End {
 	if kills := f.OwnOOMKills(); kills > 0 && end.Outcome != runtime.OutcomeMemoryLimit {
 		end.Message += fmt.Sprintf("; the kernel killed %d of its processes because the runner's memory was full", kills)
 	}
-	if f.Forks > 0 && (f.Alone || f.Own) && end.Outcome != runtime.OutcomeProcessLimit {
-		end.Message += fmt.Sprintf("; it couldn't start %d processes or threads, because of its limit of %d", f.Forks, cmp.Or(f.Limits.Own, f.Limits.Processes))
+	if f.Forks > 0 && (f.Alone || f.PerExecution) && end.Outcome != runtime.OutcomeProcessLimit {
+		end.Message += fmt.Sprintf("; it couldn't start %d processes or threads, because of its limit of %d", f.Forks, cmp.Or(f.Limits.OfExecution, f.Limits.Processes))
 	}
 	return end
 }
@@ -99,7 +99,7 @@ func Decide(f Facts) runtime.End {
 // OwnOOMKills returns how many processes of the execution itself were killed because memory was
 // full; 0 if they may be another's.
 func (f Facts) OwnOOMKills() int {
-	if !f.Alone && !f.Own {
+	if !f.Alone && !f.PerExecution {
 		return 0
 	}
 	return int(f.OOMKills)
@@ -126,9 +126,9 @@ func decide(f Facts) runtime.End {
 	// The kernel kills with SIGKILL; a shell reports its child's death as 137.
 	diedOfKill := f.Exit.Signal == "SIGKILL" || f.Exit.Code == 128+9
 	switch {
-	case failed && f.OOMKills > 0 && (f.Alone || f.Own || diedOfKill):
+	case failed && f.OOMKills > 0 && (f.Alone || f.PerExecution || diedOfKill):
 		return limitEnd(runtime.OutcomeMemoryLimit, f.Limits)
-	case failed && f.Forks > 0 && (f.Alone || f.Own):
+	case failed && f.Forks > 0 && (f.Alone || f.PerExecution):
 		return limitEnd(runtime.OutcomeProcessLimit, f.Limits)
 	case f.Exit.Signal != "":
 		return runtime.End{Outcome: runtime.OutcomeSignaled, Signal: f.Exit.Signal, Message: "ended by " + f.Exit.Signal + signalCause(f)}
@@ -176,8 +176,8 @@ func limitEnd(outcome runtime.Outcome, l Limits) runtime.End {
 		end.Message = fmt.Sprintf("it ran into its runner's memory limit of %d MiB", l.MemoryMiB)
 	case runtime.OutcomeProcessLimit:
 		end.Message = fmt.Sprintf("it ran into its runner's limit of %d processes", l.Processes)
-		if l.Own > 0 {
-			end.Message = fmt.Sprintf("it ran into its limit of %d processes", l.Own)
+		if l.OfExecution > 0 {
+			end.Message = fmt.Sprintf("it ran into its limit of %d processes", l.OfExecution)
 		}
 	case runtime.OutcomeCPULimit:
 		end.Message = "it ran into its CPU limit of " + seconds(l.CPU)

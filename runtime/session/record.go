@@ -36,10 +36,10 @@ func (r *record) began(started agent.Started) {
 	x := s.change(func(x runtime.Execution) runtime.Execution {
 		if r.guessed {
 			// The first output was placed relative to the estimated start, so it moves with it.
-			if first := x.Marks.FirstOutputAt; !first.IsZero() {
-				x.Marks.FirstOutputAt = first.Add(at.Sub(x.Marks.StartedAt))
+			if first := x.Timestamps.FirstOutputAt; !first.IsZero() {
+				x.Timestamps.FirstOutputAt = first.Add(at.Sub(x.Timestamps.StartedAt))
 			}
-			x.Marks.StartedAt = at
+			x.Timestamps.StartedAt = at
 		}
 		if started.Warm || started.Cold != "" {
 			x.StartedWarm = &started.Warm
@@ -54,14 +54,14 @@ func (r *record) began(started agent.Started) {
 	s.begin.Env, s.begin.Defaults = nil, nil // attempts attach from now on
 	s.kept.Shrink(start)
 	if s.recovered == nil {
-		s.host.Began(at.Sub(x.Marks.QueuedAt))
+		s.host.Began(at.Sub(x.Timestamps.QueuedAt))
 	}
 	closeOnce(s.started)
 }
 
 // plausible returns a time that the agent reported, or the nearest time that is possible.
 func (r *record) plausible(at time.Time) time.Time {
-	queued, now := r.session.Execution().Marks.QueuedAt, r.session.timeline(time.Now())
+	queued, now := r.session.Execution().Timestamps.QueuedAt, r.session.timeline(time.Now())
 	switch {
 	case at.Before(queued):
 		return queued
@@ -75,8 +75,8 @@ func (r *record) plausible(at time.Time) time.Time {
 // output adds output to the log. Events that arrive together are written together.
 func (r *record) output(ctx context.Context, stream *agent.Session, event agent.Event) {
 	x := r.session.Execution()
-	if x.Marks.FirstOutputAt.IsZero() {
-		at := r.plausible(x.Marks.StartedAt.Add(event.Time))
+	if x.Timestamps.FirstOutputAt.IsZero() {
+		at := r.plausible(x.Timestamps.StartedAt.Add(event.Time))
 		r.session.change(func(x runtime.Execution) runtime.Execution { return Printed(x, at) })
 	}
 	if event.Offset+int64(len(event.Data)) > x.OutputLimit { // the agent should have ended the execution

@@ -47,7 +47,7 @@ func TestEachLossEndsWhereOutputIsWritten(t *testing.T) {
 		want(110+20*i, "")
 	}
 	if n := len(s.Execution().Losses); n != maxLosses {
-		t.Errorf("%d are stored", n)
+		t.Errorf("%d are stored, want %d", n, maxLosses)
 	}
 	want(100, runtime.LossStorageFull)
 	want(100+20*(2*maxLosses-1), "")
@@ -162,6 +162,6 @@ func TestRecoverWaitsForDescriptors(t *testing.T) {
 	}
 	descriptors(0)
 	if _, err := recoverLog(output.File(path), func(error) bool { return false }); !errors.Is(err, unix.EMFILE) {
-		t.Error(err)
+		t.Errorf("got %v, want %v", err, unix.EMFILE)
 	}
 }

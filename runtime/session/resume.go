@@ -29,7 +29,7 @@ type Begin struct {
 	Input    *string          `json:"input,omitempty"` // whole stdin, if the server has to feed it
 	Encoded  int64            `json:"-"`               // size of the stored form
 	Fed      bool             `json:"fed,omitempty"`   // after a restart the whole stdin is fed again from elsewhere
-	Queued   runtime.Moment   `json:"queued,omitzero"` // Marks.QueuedAt on the monotonic clock
+	Queued   runtime.Moment   `json:"queued,omitzero"` // Timestamps.QueuedAt on the monotonic clock
 }
 
 // Bytes returns the memory of what the session keeps until the agent has it: the variables, which are
@@ -61,9 +61,9 @@ type recovered struct {
 }
 
 // Resume returns the session of an execution that an earlier server left, in its last known state.
-// at is the place of its log. A nil runner no longer exists. skipped is called with everything that
+// at is the location of its log. A nil runner no longer exists. skipped is called with everything that
 // can't be restored.
-func (h *Host) Resume(ctx context.Context, u store.Unfinished, runner *runtime.Runner, at output.Place, skipped func(format string, args ...any)) *Session {
+func (h *Host) Resume(ctx context.Context, u store.Unfinished, runner *runtime.Runner, at output.Location, skipped func(format string, args ...any)) *Session {
 	x := u.Execution
 	var begin Begin
 	if err := json.Unmarshal(u.Start, &begin); err != nil { // if it runs already, it can continue
@@ -84,7 +84,7 @@ func (h *Host) Resume(ctx context.Context, u store.Unfinished, runner *runtime.R
 		begin.Env, begin.Defaults = nil, nil
 	}
 	s := h.New(*runner, x, begin, log)
-	if s.queued = h.Boot.Time(begin.Queued, x.Marks.QueuedAt); s.queued.After(time.Now()) {
+	if s.queued = h.Boot.Time(begin.Queued, x.Timestamps.QueuedAt); s.queued.After(time.Now()) {
 		s.queued = time.Now() // the clock was set back, or is that of another machine
 	}
 	s.recovered, s.input.end = &recovered{killed: u.Killed}, u.InputEnd
@@ -94,7 +94,7 @@ func (h *Host) Resume(ctx context.Context, u store.Unfinished, runner *runtime.R
 	}
 	s.record.recall()
 	// If its neighbours are unknown, the host's counters aren't attributed to it either.
-	if neighbours, err := h.Store.Neighbours(ctx, x.RunnerID, x.Marks.QueuedAt); err != nil || neighbours {
+	if neighbours, err := h.Store.Neighbours(ctx, x.RunnerID, x.Timestamps.QueuedAt); err != nil || neighbours {
 		s.MarkShared()
 	}
 	return s
@@ -139,11 +139,11 @@ func (r *record) recall() {
 	if since, printed := r.log.First(); printed || r.log.Resized() > 0 {
 		s.change(func(x runtime.Execution) runtime.Execution {
 			r.guessed = x.State == runtime.ExecutionPending
-			x = Started(x, x.Marks.QueuedAt)
+			x = Started(x, x.Timestamps.QueuedAt)
 			if !printed {
 				return x
 			}
-			return Printed(x, x.Marks.StartedAt.Add(since))
+			return Printed(x, x.Timestamps.StartedAt.Add(since))
 		})
 	}
 	if s.Execution().State != runtime.ExecutionPending {
@@ -153,7 +153,7 @@ func (r *record) recall() {
 
 // recoverLog recovers an execution's log. If it is damaged, it is put aside for inspection, and a new
 // log is returned.
-func (h *Host) recoverLog(ctx context.Context, id runtime.ExecutionID, at output.Place, skipped func(format string, args ...any)) (log *output.Log, damaged bool) {
+func (h *Host) recoverLog(ctx context.Context, id runtime.ExecutionID, at output.Location, skipped func(format string, args ...any)) (log *output.Log, damaged bool) {
 	var once sync.Once
 	log, err := recoverLog(at, func(err error) bool {
 		once.Do(func() {
@@ -174,7 +174,7 @@ func (h *Host) recoverLog(ctx context.Context, id runtime.ExecutionID, at output
 
 // recoverLog recovers a log. If the machine lacks descriptors or memory, or the database is unavailable,
 // it retries as long as again returns true, because the log itself is fine.
-func recoverLog(at output.Place, again func(error) bool) (*output.Log, error) {
+func recoverLog(at output.Location, again func(error) bool) (*output.Log, error) {
 	for {
 		log, err := output.Recover(at)
 		away := runtime.CodeOf(err) == runtime.CodeClusterUnavailable // the database

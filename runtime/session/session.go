@@ -81,7 +81,7 @@ type Host struct {
 type Session struct {
 	host      *Host
 	runner    runtime.Runner
-	queued    time.Time // Marks.QueuedAt, on the clock of this process
+	queued    time.Time // Timestamps.QueuedAt, on the clock of this process
 	begin     Begin
 	recovered *recovered // of an earlier server; nil means this server recorded the execution
 	record    record
@@ -103,7 +103,7 @@ type Session struct {
 // New returns the session of a newly recorded execution. Call Run once.
 func (h *Host) New(runner runtime.Runner, x runtime.Execution, begin Begin, log *output.Log) *Session {
 	s := &Session{
-		host: h, runner: runner, queued: x.Marks.QueuedAt, begin: begin,
+		host: h, runner: runner, queued: x.Timestamps.QueuedAt, begin: begin,
 		input:   input{turn: make(chan struct{}, 1), whole: begin.Input},
 		started: make(chan struct{}),
 		noted:   make(chan struct{}),
@@ -126,9 +126,9 @@ func (h *Host) New(runner runtime.Runner, x runtime.Execution, begin Begin, log 
 func (s *Session) Execution() runtime.Execution { return *s.now.Load() }
 
 // timeline returns the time of an event in the execution: its QueuedAt plus the time since then. So a step
-// of the wall clock neither moves its limits nor falsifies the time between two of its marks.
+// of the wall clock neither moves its limits nor falsifies the time between two of its timestamps.
 func (s *Session) timeline(now time.Time) time.Time {
-	return s.Execution().Marks.QueuedAt.Add(now.Sub(s.queued))
+	return s.Execution().Timestamps.QueuedAt.Add(now.Sub(s.queued))
 }
 
 // Received returns how many bytes of output have arrived.

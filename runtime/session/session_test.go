@@ -149,7 +149,7 @@ func TestStoppingServerCompares(t *testing.T) {
 		stop()
 		began := time.Now()
 		if <-longer.Done(); time.Since(began) != comparedWithin {
-			t.Errorf("it lasted %v", time.Since(began))
+			t.Errorf("it lasted %v, want %v", time.Since(began), comparedWithin)
 		}
 	})
 }

@@ -27,7 +27,7 @@ func TestStepsMoveNoTimeLimit(t *testing.T) {
 			queued := s.queued
 			if resumed {
 				x := s.Execution()
-				x.Marks.QueuedAt = x.Marks.QueuedAt.Round(0).Add(-step) // it was stored before the step
+				x.Timestamps.QueuedAt = x.Timestamps.QueuedAt.Round(0).Add(-step) // it was stored before the step
 				x.TimeLimit = limit
 				start, _ := s.rest()
 				s = b.host.Resume(t.Context(), store.Unfinished{Execution: x, Start: start}, &b.runner,
@@ -43,12 +43,12 @@ func TestStepsMoveNoTimeLimit(t *testing.T) {
 				close(o.over)
 				o.check(t.Context(), clock.Step(queued.Add(after), step))
 				if o.killed.reason != want {
-					t.Errorf("resumed %t, a step of %v: after %v of %v it is killed for %q", resumed, step, after, limit, o.killed.reason)
+					t.Errorf("resumed %t, a step of %v: after %v of %v it is killed for %q, want %q", resumed, step, after, limit, o.killed.reason, want)
 				}
 				o.workers.Wait()
 			}
-			if marks := s.Execution().Marks; marks.StartedAt.Sub(marks.QueuedAt).Abs() > limit {
-				t.Errorf("resumed %t: it started %v after it was queued", resumed, marks.StartedAt.Sub(marks.QueuedAt))
+			if timestamps := s.Execution().Timestamps; timestamps.StartedAt.Sub(timestamps.QueuedAt).Abs() > limit {
+				t.Errorf("resumed %t: it started %v after it was queued", resumed, timestamps.StartedAt.Sub(timestamps.QueuedAt))
 			}
 		}
 	}

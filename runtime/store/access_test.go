@@ -104,7 +104,7 @@ func TestExecutionsAndBatchesOfATenant(t *testing.T) {
 			}
 			for _, x := range page.Executions {
 				if x.Tenant != tenant {
-					t.Errorf("%s is %s's", x.ID, x.Tenant)
+					t.Errorf("%s is %s's, want %s", x.ID, x.Tenant, tenant)
 				}
 				got, after = append(got, string(x.ID)), x.ID
 			}
@@ -121,7 +121,7 @@ func TestExecutionsAndBatchesOfATenant(t *testing.T) {
 		}
 		for _, b := range batches {
 			if b.Tenant != tenant {
-				t.Errorf("%s is %s's", b.ID, b.Tenant)
+				t.Errorf("%s is %s's, want %s", b.ID, b.Tenant, tenant)
 			}
 		}
 	}

@@ -48,29 +48,29 @@ func TestAuditPages(t *testing.T) {
 		name   string
 		filter AuditFilter
 		first  int
-		after  int // -1: none
+		after  int // -1 means none
 		most   int
 		want   string
 		more   bool
 	}{
 		{"all", AuditFilter{}, 100, -1, 100, "0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19", false},
 		{"the first", AuditFilter{}, 3, -1, 100, "0 1 2", true},
-		{"those after", AuditFilter{}, 3, 2, 100, "3 4 5", true},
+		{"after an entry", AuditFilter{}, 3, 2, 100, "3 4 5", true},
 		{"the last", AuditFilter{}, 3, 16, 100, "17 18 19", false},
 		{"newest first", AuditFilter{NewestFirst: true}, 3, -1, 100, "19 18 17", true},
-		{"older ones", AuditFilter{NewestFirst: true}, 3, 2, 100, "1 0", false},
-		{"of a tenant", AuditFilter{Tenant: &tenant}, 4, -1, 100, "1 3 5 7", true},
-		{"of the default tenant", AuditFilter{Tenant: &other, NewestFirst: true}, 2, -1, 100, "18 16", true},
-		{"of an actor", AuditFilter{Actor: "actor1"}, 100, -1, 100, "1 4 7 10 13 16 19", false},
-		{"of an action", AuditFilter{Action: "signIn", NewestFirst: true}, 100, 12, 100, "11 10", false},
-		{"of an object", AuditFilter{Object: "r2"}, 100, 5, 100, "8 11 14 17", false},
-		{"that failed", AuditFilter{Failed: new(true)}, 2, -1, 100, "4 11", true},
-		{"that didn't fail", AuditFilter{Failed: new(false), NewestFirst: true}, 3, -1, 100, "19 17 16", true},
+		{"newest first, after an entry", AuditFilter{NewestFirst: true}, 3, 2, 100, "1 0", false},
+		{"tenant", AuditFilter{Tenant: &tenant}, 4, -1, 100, "1 3 5 7", true},
+		{"default tenant", AuditFilter{Tenant: &other, NewestFirst: true}, 2, -1, 100, "18 16", true},
+		{"actor", AuditFilter{Actor: "actor1"}, 100, -1, 100, "1 4 7 10 13 16 19", false},
+		{"action", AuditFilter{Action: "signIn", NewestFirst: true}, 100, 12, 100, "11 10", false},
+		{"object", AuditFilter{Object: "r2"}, 100, 5, 100, "8 11 14 17", false},
+		{"failed", AuditFilter{Failed: new(true)}, 2, -1, 100, "4 11", true},
+		{"not failed", AuditFilter{Failed: new(false), NewestFirst: true}, 3, -1, 100, "19 17 16", true},
 		{"from a time", AuditFilter{From: rows[17].At}, 100, -1, 100, "17 18 19", false},
-		{"to a time", AuditFilter{To: rows[2].At}, 100, -1, 100, "0 1", false},
-		{"all of that", AuditFilter{Tenant: &tenant, Actor: "actor1", Object: "r1", Action: "claimRunner", Failed: new(false), From: rows[1].At, To: rows[7].At, NewestFirst: true}, 100, -1, 100, "1", false},
-		{"of nobody", AuditFilter{Actor: "\x00"}, 100, -1, 100, "", false},
-		{"size of two", AuditFilter{}, 100, -1, 2, "0 1", true},
+		{"until a time", AuditFilter{To: rows[2].At}, 100, -1, 100, "0 1", false},
+		{"all filters", AuditFilter{Tenant: &tenant, Actor: "actor1", Object: "r1", Action: "claimRunner", Failed: new(false), From: rows[1].At, To: rows[7].At, NewestFirst: true}, 100, -1, 100, "1", false},
+		{"actor without entries", AuditFilter{Actor: "\x00"}, 100, -1, 100, "", false},
+		{"bytes of two entries", AuditFilter{}, 100, -1, 2, "0 1", true},
 	} {
 		after := ""
 		if test.after >= 0 {
@@ -105,7 +105,7 @@ func TestAuditRowsNeverChange(t *testing.T) {
 	other.Value = []byte("other")
 	appendRows(t, s, []AuditRow{other})
 	if err := change(t, s, "UPDATE audit SET value = $1", []byte("other")); err == nil || !strings.Contains(err.Error(), "never change") {
-		t.Error("an update:", err)
+		t.Errorf("an update: got %v, want a refusal", err)
 	}
 	if page, _, err := s.Audit(t.Context(), AuditFilter{}, 9, ""); err != nil || len(page) != 1 || string(page[0].Value) != "0" {
 		t.Error(page, err)
@@ -148,14 +148,14 @@ func TestIDsBeginWithTheirTime(t *testing.T) {
 	}
 }
 
-// leaving is a caller's context that ends once the caller waits for its queued write.
-type leaving struct {
+// leavingContext is a caller's context that ends once the caller waits for its queued write.
+type leavingContext struct {
 	context.Context
 	leave func()
 	asked int
 }
 
-func (l *leaving) Done() <-chan struct{} {
+func (l *leavingContext) Done() <-chan struct{} {
 	if l.asked++; l.asked == 2 {
 		l.leave()
 	}
@@ -182,7 +182,7 @@ func TestRepeatableWritesReturnWhenTheContextEnds(t *testing.T) {
 		left := errors.New("the caller left")
 		ctx, leave := context.WithCancelCause(t.Context())
 		written := make(chan error, 1)
-		go func() { written <- write(s, &leaving{ctx, func() { leave(left) }, 0}, rows) }()
+		go func() { written <- write(s, &leavingContext{ctx, func() { leave(left) }, 0}, rows) }()
 		if err := wait.Receive(t, written, "the end of "+name); !errors.Is(err, left) {
 			t.Error(name, err)
 		}

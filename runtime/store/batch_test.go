@@ -49,7 +49,7 @@ func execute(t *testing.T, s *Store, id runtime.ExecutionID, batch runtime.Batch
 	if _, _, err := s.AddExecution(t.Context(), x, []byte("start")); err != nil {
 		t.Fatal(err)
 	}
-	x.State, x.Marks.FinishedAt = runtime.ExecutionFinished, time.Unix(1000, 0)
+	x.State, x.Timestamps.FinishedAt = runtime.ExecutionFinished, time.Unix(1000, 0)
 	if _, err := s.FinishExecution(t.Context(), x, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestBatchKeyIsUsedOnce(t *testing.T) {
 		t.Error("the key of a batch that didn't begin is spent", err)
 	}
 	if _, err := s.Batch(t.Context(), "b"); runtime.CodeOf(err) != runtime.CodeBatchNotFound {
-		t.Error(err)
+		t.Errorf("got %v, want BATCH_NOT_FOUND", err)
 	}
 }
 
@@ -184,7 +184,7 @@ func TestBatchIsDeletedWithItsExecutions(t *testing.T) {
 	}
 	forget("x1")
 	if _, err := s.Batch(t.Context(), "b"); runtime.CodeOf(err) != runtime.CodeBatchNotFound {
-		t.Error(err)
+		t.Errorf("got %v, want BATCH_NOT_FOUND", err)
 	}
 	if k, found, err := s.SpentKey(t.Context(), "start/k", time.Unix(1999, 0)); err != nil || !found || k.Input != "i" {
 		t.Error(k, found, err)

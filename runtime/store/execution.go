@@ -92,7 +92,7 @@ func (s *Store) FinishExecution(ctx context.Context, x runtime.Execution, bytes 
 	kept = bytes + int64(len(value)) + termBytes(x)
 	return kept, s.db.Write(ctx, "store an execution", func(tx *database.Tx) error {
 		result, err := tx.Exec("UPDATE executions SET state = $1, value = $2, finished = $3, bytes = $4 WHERE id = $5 AND finished IS NULL",
-			x.State, value, x.Marks.FinishedAt.UnixMilli(), kept, x.ID)
+			x.State, value, x.Timestamps.FinishedAt.UnixMilli(), kept, x.ID)
 		if err == nil {
 			_, err = tx.Exec("DELETE FROM restarts WHERE execution = $1", x.ID)
 		}

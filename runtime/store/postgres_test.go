@@ -185,7 +185,7 @@ func TestOutputInPostgreSQL(t *testing.T) {
 		t.Fatal(err)
 	}
 	finished := runtime.Execution{ID: "x", State: runtime.ExecutionFinished}
-	finished.Marks.FinishedAt = time.Now()
+	finished.Timestamps.FinishedAt = time.Now()
 	if _, err := s.FinishExecution(t.Context(), finished, int64(len(all))); err != nil {
 		t.Fatal(err)
 	}

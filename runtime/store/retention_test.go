@@ -26,7 +26,7 @@ func TestOnlyFinishedExecutionsAreDeleted(t *testing.T) {
 			t.Fatal(err)
 		}
 		if id == "FINISHED" {
-			x.State, x.Marks.FinishedAt = runtime.ExecutionFinished, ended
+			x.State, x.Timestamps.FinishedAt = runtime.ExecutionFinished, ended
 			if _, err := s.FinishExecution(t.Context(), x, 1000); err != nil {
 				t.Fatal(err)
 			}
@@ -77,7 +77,7 @@ func TestFullDisk(t *testing.T) {
 		_, err = ballast.Write(make([]byte, 4096))
 	}
 	if !errors.Is(err, unix.ENOSPC) {
-		t.Fatal(err)
+		t.Fatalf("got %v, want %v", err, unix.ENOSPC)
 	}
 	runner := runtime.Runner{Message: strings.Repeat("x", 10_000)}
 	for i := range 1000 {
@@ -87,7 +87,7 @@ func TestFullDisk(t *testing.T) {
 		}
 	}
 	if runtime.CodeOf(err) != runtime.CodeStorageFull {
-		t.Fatalf("a full disk is %v", err)
+		t.Fatalf("a full disk is %v, want STORAGE_FULL", err)
 	}
 	wait.For(t, "Check says that the disk is full", func() bool { return runtime.CodeOf(s.Check(t.Context())) == runtime.CodeStorageFull })
 	if err := errors.Join(ballast.Close(), os.Remove(ballast.Name())); err != nil {
@@ -112,7 +112,7 @@ func TestOfTenant(t *testing.T) {
 		if finished.IsZero() {
 			return
 		}
-		x.State, x.Marks.FinishedAt = runtime.ExecutionFinished, finished
+		x.State, x.Timestamps.FinishedAt = runtime.ExecutionFinished, finished
 		if _, err := s.FinishExecution(t.Context(), x, 1); err != nil {
 			t.Fatal(err)
 		}

@@ -34,7 +34,7 @@ type terms struct {
 }
 
 func termsOf(x runtime.Execution) terms {
-	t := terms{execution: x.ID, environment: x.EnvironmentID, tenant: x.Tenant, queued: nanoseconds(x.Marks.QueuedAt), command: searched(x.CommandLineStart(SearchedBytes))}
+	t := terms{execution: x.ID, environment: x.EnvironmentID, tenant: x.Tenant, queued: nanoseconds(x.Timestamps.QueuedAt), command: searched(x.CommandLineStart(SearchedBytes))}
 	t.outcome, t.failed = endOf(x)
 	for _, l := range x.Labels {
 		t.labels += labelLine(runtime.LabelFilter{Name: l.Name, Value: &l.Value})

@@ -40,7 +40,7 @@ func searchable() []runtime.Execution {
 	}
 	for i := range all {
 		all[i].RunnerID, all[i].EnvironmentID = runtime.RunnerID(fmt.Sprint("r", i+1)), runtime.EnvironmentID(fmt.Sprint("e", i+1))
-		all[i].Marks.QueuedAt = searchBegan.Add(time.Duration(i))
+		all[i].Timestamps.QueuedAt = searchBegan.Add(time.Duration(i))
 	}
 	return all
 }
@@ -157,7 +157,7 @@ func TestExecutionsAreSearched(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "db"))
 	all := searchable()
 	ended(t, s, all)
-	for name, test := range searches(all[0].Marks.QueuedAt) {
+	for name, test := range searches(all[0].Timestamps.QueuedAt) {
 		if got := found(t, s, test.q); got != test.want {
 			t.Errorf("%s: %q, not %q", name, got, test.want)
 		}
@@ -185,7 +185,7 @@ func TestACancelledExecutionDidNotFail(t *testing.T) {
 	})
 	for want, failed := range map[string]bool{"2": true, "": false} {
 		if got := found(t, s, ExecutionFilter{Failed: &failed}); got != want {
-			t.Errorf("failed %t: %q", failed, got)
+			t.Errorf("failed %t: %q, want %q", failed, got, want)
 		}
 	}
 }
@@ -219,7 +219,7 @@ func TestConcurrentSearchesWait(t *testing.T) {
 	ends, waits := search(ctx, "a"), search(t.Context(), "b")
 	cancel(gone)
 	if err := wait.Receive(t, ends, "the end of a search whose caller left"); !errors.Is(err, gone) {
-		t.Error(err)
+		t.Errorf("got %v, want %v", err, gone)
 	}
 	leave[0]()
 	if err := wait.Receive(t, waits, "the end of a search"); err != nil {
@@ -350,8 +350,8 @@ func kept(b *testing.B, s *Store, most int) {
 			if i/1000%10 == 0 {
 				x.End.ExitCode = 1
 			}
-			x.Marks.QueuedAt = began.Add(time.Duration(i) * time.Second)
-			x.Marks.StartedAt, x.Marks.FirstOutputAt, x.Marks.FinishedAt = x.Marks.QueuedAt, x.Marks.QueuedAt, x.Marks.QueuedAt
+			x.Timestamps.QueuedAt = began.Add(time.Duration(i) * time.Second)
+			x.Timestamps.StartedAt, x.Timestamps.FirstOutputAt, x.Timestamps.FinishedAt = x.Timestamps.QueuedAt, x.Timestamps.QueuedAt, x.Timestamps.QueuedAt
 			group.Go(func() {
 				if _, _, err := s.AddExecution(b.Context(), x, []byte("start")); err != nil {
 					b.Error(err)

@@ -150,11 +150,11 @@ func TestExecutionsArePaged(t *testing.T) {
 			after = page.Executions[4].ID
 		}
 		if got := strings.Join(ids, " "); got != want {
-			t.Errorf("newest first %t: %s", newestFirst, got)
+			t.Errorf("newest first %t: %s, want %s", newestFirst, got, want)
 		}
 	}
 	if _, err := s.Execution(t.Context(), "nonesuch"); runtime.CodeOf(err) != runtime.CodeExecutionNotFound {
-		t.Error(err)
+		t.Errorf("got %v, want EXECUTION_NOT_FOUND", err)
 	}
 }
 
@@ -179,14 +179,14 @@ func TestPagesEndAtTheirSize(t *testing.T) {
 		more        bool
 	}{
 		{"first of all", 3, 1 << 20, false, "", "00 01 02", true},
-		{"over many that can't be read", 3, 1 << 20, false, "03", "04 12 13", true},
-		{"after these", 2, 1 << 20, false, "13", "14 15", true},
-		{"to the end, which can't be read", 3, 1 << 20, false, "15", "16 17 18", true},
-		{"behind the end", 3, 1 << 20, false, "18", "", false},
+		{"unreadable rows between: skipped", 3, 1 << 20, false, "03", "04 12 13", true},
+		{"after unreadable rows", 2, 1 << 20, false, "13", "14 15", true},
+		{"unreadable rows at the end", 3, 1 << 20, false, "15", "16 17 18", true},
+		{"after the last row", 3, 1 << 20, false, "18", "", false},
 		{"newest first", 3, 1 << 20, true, "", "18 17 16", true},
-		{"newest first, over many that can't be read", 9, 1 << 20, true, "13", "12 04 03 02 01 00", false},
-		{"size of two", 10, 25_000, false, "", "00 01", true},
-		{"all that there are", 100, 1 << 20, false, "11", "12 13 14 15 16 17 18", false},
+		{"newest first, unreadable rows between: skipped", 9, 1 << 20, true, "13", "12 04 03 02 01 00", false},
+		{"bytes of two rows", 10, 25_000, false, "", "00 01", true},
+		{"more than there are", 100, 1 << 20, false, "11", "12 13 14 15 16 17 18", false},
 	} {
 		s.pageBytes = test.most
 		page, err := s.Executions(t.Context(), ExecutionFilter{NewestFirst: test.newestFirst}, test.first, test.after)

@@ -39,7 +39,7 @@ func (s *Store) DayUse(ctx context.Context, day time.Time) ([]TenantDay, error) 
 // addToDay adds a finished execution to its tenant's day. The first one of each day, and of each
 // server, also deletes days that are too old.
 func (s *Store) addToDay(tx *database.Tx, x runtime.Execution) error {
-	at := x.Marks.FinishedAt
+	at := x.Timestamps.FinishedAt
 	_, err := tx.Exec(`INSERT INTO tenant_days (day, tenant, executions, cpu_us, output_bytes) VALUES ($1, $2, 1, $3, $4)
 		ON CONFLICT (day, tenant) DO UPDATE SET executions = tenant_days.executions + 1,
 		cpu_us = tenant_days.cpu_us + excluded.cpu_us, output_bytes = tenant_days.output_bytes + excluded.output_bytes`,

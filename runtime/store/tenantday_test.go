@@ -18,7 +18,7 @@ func finish(t *testing.T, s *Store, id string, tenant runtime.TenantID, at time.
 	if _, _, err := s.AddExecution(t.Context(), x, []byte("start")); err != nil {
 		t.Fatal(err)
 	}
-	x.State, x.Usage, x.Marks.FinishedAt = runtime.ExecutionFinished, usage, at
+	x.State, x.Usage, x.Timestamps.FinishedAt = runtime.ExecutionFinished, usage, at
 	if _, err := s.FinishExecution(t.Context(), x, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestDayUseCountsEachExecutionOnce(t *testing.T) {
 	for i := range 20 {
 		group.Go(func() {
 			x := runtime.Execution{ID: []runtime.ExecutionID{"1", "none"}[i%2], Tenant: "a", State: runtime.ExecutionFinished, Usage: usage}
-			x.Marks.FinishedAt = monday
+			x.Timestamps.FinishedAt = monday
 			if _, err := s.FinishExecution(t.Context(), x, 0); err != nil {
 				t.Error(err)
 			}

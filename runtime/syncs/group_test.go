@@ -13,13 +13,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// running is a group with the goroutines of its calls.
-type running struct {
+// runningGroup is a group with the goroutines of its calls.
+type runningGroup struct {
 	*Group[int]
 	*sync.WaitGroup
 }
 
-func (r running) do(ctx context.Context, input string, f func() (int, error)) (int, bool, error) {
+func (r runningGroup) do(ctx context.Context, input string, f func() (int, error)) (int, bool, error) {
 	run := func(job func(context.Context)) error {
 		r.Go(func() { job(context.Background()) })
 		return nil
@@ -32,7 +32,7 @@ func TestCallContinuesWithoutItsCaller(t *testing.T) {
 	for name, group := range map[string]func() *Group[int]{"passing": NewGroup[int], "keeping": NewCachingGroup[int]} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := running{group(), &sync.WaitGroup{}}
+				r := runningGroup{group(), &sync.WaitGroup{}}
 				release := make(chan struct{})
 				ctx, leave := context.WithCancel(t.Context())
 				leave()
@@ -40,7 +40,7 @@ func TestCallContinuesWithoutItsCaller(t *testing.T) {
 					t.Errorf("the first caller leaves: %t, %v", first, err)
 				}
 				if _, _, err := r.do(t.Context(), "b", nil); !errors.Is(err, ErrInput) {
-					t.Error("with another input:", err)
+					t.Errorf("with another input: got %v, want %v", err, ErrInput)
 				}
 				r.Forget("key") // it is under way: that does nothing
 				r.Go(func() {
@@ -60,7 +60,7 @@ func TestCallContinuesWithoutItsCaller(t *testing.T) {
 func TestKeepingKeepsValuesUntilForget(t *testing.T) {
 	failure := errors.New("a failure")
 	one, two := func() (int, error) { return 1, nil }, func() (int, error) { return 2, nil }
-	r := running{NewCachingGroup[int](), &sync.WaitGroup{}}
+	r := runningGroup{NewCachingGroup[int](), &sync.WaitGroup{}}
 	defer r.Wait()
 	want := func(value int, first bool, f func() (int, error), failed error) {
 		t.Helper()
@@ -98,14 +98,14 @@ func TestErrors(t *testing.T) {
 	}{"passing": {NewGroup[int], 1}, "keeping": {NewCachingGroup[int], callers}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := running{test.group(), &sync.WaitGroup{}}
+				r := runningGroup{test.group(), &sync.WaitGroup{}}
 				release := make(chan struct{})
 				var runs atomic.Int64
 				for range callers {
 					r.Go(func() {
 						_, _, err := r.do(t.Context(), "a", func() (int, error) { <-release; runs.Add(1); return 0, failure })
 						if !errors.Is(err, failure) {
-							t.Error(err)
+							t.Errorf("got %v, want %v", err, failure)
 						}
 					})
 				}
@@ -113,7 +113,7 @@ func TestErrors(t *testing.T) {
 				close(release)
 				r.Wait()
 				if runs.Load() != test.runs {
-					t.Errorf("it ran %d times", runs.Load())
+					t.Errorf("it ran %d times, want %d", runs.Load(), test.runs)
 				}
 			})
 		})

@@ -54,6 +54,26 @@ func Offer[T any](c chan<- T, value T) {
 	}
 }
 
+// A Hint says that something has changed, so its one receiver reads the truth again. Hints that nobody has
+// received yet are one. Its methods are safe for concurrent use.
+type Hint chan struct{}
+
+// NewHint returns a hint that wasn't sent.
+func NewHint() Hint { return make(Hint, 1) }
+
+// Send sends the hint. It doesn't block.
+func (h Hint) Send() { Offer(h, struct{}{}) }
+
+// Take receives the hint if it was sent, and reports whether it was.
+func (h Hint) Take() bool {
+	select {
+	case <-h:
+		return true
+	default:
+		return false
+	}
+}
+
 // Watchers are the present watchers of something whose parts have ids. A hint to them means: read the state
 // again. The zero value is ready. Its methods are safe for concurrent use.
 type Watchers[ID comparable] struct {

@@ -25,7 +25,7 @@ func TestWatchersGetHintsUntilTheirEnd(t *testing.T) {
 		w.Send("a")
 		end(over)
 		if err := <-ended; !errors.Is(err, over) {
-			t.Error(err)
+			t.Errorf("got %v, want %v", err, over)
 		}
 		w.Send("b")
 		endLong(over)

@@ -170,8 +170,8 @@ func (r *Registry) read(ctx context.Context, t *entry, poll bool) Ticket {
 	}
 	r.mu.Unlock()
 	if ticket.State == Waiting {
-		place := t.order.Position(ctx, t.waiting)
-		ticket.Position, ticket.EstimatedWait = place.Position, place.EstimatedWait
+		position := t.order.Position(ctx, t.waiting)
+		ticket.Position, ticket.EstimatedWait = position.Position, position.EstimatedWait
 	}
 	return ticket
 }

@@ -18,7 +18,7 @@ func TestKeysGiveTheSameTicket(t *testing.T) {
 		other := order
 		other.Input = "y"
 		if _, err := b.Open(t.Context(), other); runtime.CodeOf(err) != runtime.CodeConflict {
-			t.Error(err)
+			t.Errorf("got %v, want CONFLICT", err)
 		}
 		foreign := b.order("u", time.Hour)
 		foreign.Key, foreign.Input = "k", "x"
@@ -115,7 +115,7 @@ func TestDeletedTenantsTicketsAreForgotten(t *testing.T) {
 		settle(time.Second)
 		for _, id := range []runtime.TicketID{got.ID, waits.ID} {
 			if _, err := b.Tenant(id); runtime.CodeOf(err) != runtime.CodeTicketNotFound {
-				t.Error(err)
+				t.Errorf("got %v, want TICKET_NOT_FOUND", err)
 			}
 		}
 		b.is(t, foreign.ID, Waiting)
@@ -124,7 +124,7 @@ func TestDeletedTenantsTicketsAreForgotten(t *testing.T) {
 		}
 		settle(time.Millisecond) // the ticket is opened before the pool shows that it waits
 		if waiting := b.pool.Status().Waiting; waiting != 2 {
-			t.Errorf("%d claims wait", waiting)
+			t.Errorf("%d claims wait, want 2", waiting)
 		}
 	})
 }

@@ -19,9 +19,9 @@ type Options struct {
 	// Release ends the claim of an unwanted runner.
 	Release func(context.Context, runtime.RunnerID)
 
-	Memory *quota.Memory // for waiting tickets; nil: without a limit
+	Memory *quota.Memory // for waiting tickets; nil means no limit
 
-	Grace time.Duration // how long a ticket may go unpolled; 0: DefaultGrace
+	Grace time.Duration // how long a ticket may go unpolled; 0 means DefaultGrace
 }
 
 // DefaultGrace is how long a ticket may go unpolled before it is cancelled.
@@ -68,7 +68,7 @@ type Order struct {
 	EnvironmentID runtime.EnvironmentID
 	WaitFor       time.Duration // how long Claim waits
 	// Key makes orders idempotent: the same key returns the same ticket while that waits or has a
-	// runner, and is known; "": none.
+	// runner, and is known; "" means none.
 	Key   string
 	Input string // digest of the request made with Key
 	Bytes int64  // of labels and the like that Claim keeps
@@ -81,7 +81,7 @@ type Order struct {
 	// runner claimed. ours reports that the runner belongs to this claim. Otherwise it belongs to
 	// another request with Key, and the ticket never releases it.
 	Claim func(context.Context, *pool.Queued) (id runtime.RunnerID, ours bool, err error)
-	// Claimed is called once the ticket has its runner. nil: not called.
+	// Claimed is called once the ticket has its runner. nil means that nothing is called.
 	Claimed func(Ticket)
 	// Position returns the claim's position.
 	Position func(context.Context, *pool.Queued) pool.QueuePosition
@@ -95,7 +95,7 @@ type entry struct {
 	seen    chan struct{} // closed when a client has seen CLAIMED
 
 	ticket   Ticket
-	cancel   context.CancelCauseFunc // ends the claim, or the wait for a client to see it; nil: not begun
+	cancel   context.CancelCauseFunc // ends the claim, or the wait for a client to see it; nil means that it has not begun
 	lastPoll time.Time               // last poll
 	watchers int
 	left     *time.Timer // fires when it may have gone unpolled for too long

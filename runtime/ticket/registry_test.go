@@ -152,7 +152,7 @@ func TestTicketGetsItsRunner(t *testing.T) {
 			b.Watch(t.Context(), first.ID, nil),
 		} {
 			if runtime.CodeOf(err) != runtime.CodeTicketNotFound {
-				t.Errorf("after a while: %v", err)
+				t.Errorf("after a while: got %v, want TICKET_NOT_FOUND", err)
 			}
 		}
 	})
@@ -194,7 +194,7 @@ func TestUnpolledTicketIsCancelled(t *testing.T) {
 			}
 			leave()
 			if err := <-left; !errors.Is(err, context.Canceled) {
-				t.Error(err)
+				t.Errorf("got %v, want %v", err, context.Canceled)
 			}
 			settle(DefaultGrace - time.Second)
 			if b.pool.Status().Waiting != 1 {
@@ -237,7 +237,7 @@ func TestCancel(t *testing.T) {
 		cancel(waits.ID, Cancelled)
 		settle(time.Second)
 		if got := b.pool.Status().Waiting; got != 2 {
-			t.Errorf("%d wait", got)
+			t.Errorf("%d wait, want 2", got)
 		}
 		for range 3 { // one is for the one that was cancelled
 			select {
@@ -302,7 +302,7 @@ func TestOpenWithACancelledContext(t *testing.T) {
 			order.Key = key
 			ctx, leave := context.WithTimeoutCause(t.Context(), prompt/2, errLeft)
 			if _, err := b.Open(ctx, order); !errors.Is(err, errLeft) {
-				t.Error(err)
+				t.Errorf("got %v, want %v", err, errLeft)
 			}
 			leave()
 			for id, e := range b.byID {
@@ -369,7 +369,7 @@ func TestWatch(t *testing.T) {
 			before = append(before, b.open(t, b.order("t", time.Hour)))
 		}
 		last := b.open(t, b.order("t", time.Hour))
-		settle(time.Millisecond) // places are a moment old
+		settle(time.Millisecond) // positions are a moment old
 		out := make(chan Ticket)
 		ended := make(chan error, 1)
 		go func() { ended <- b.Watch(t.Context(), last.ID, out) }()

@@ -25,14 +25,14 @@ type Ticket struct {
 	Tenant        runtime.TenantID // owner
 	EnvironmentID runtime.EnvironmentID
 	State         State
-	Position      int              // with WAITING: 1 is the next one; 0: unknown yet
-	EstimatedWait time.Duration    // with WAITING; 0: unknown
+	Position      int              // with WAITING: 1 is the next one; 0 means unknown yet
+	EstimatedWait time.Duration    // with WAITING; 0 means unknown
 	Runner        runtime.RunnerID // with CLAIMED
 	Resumed       bool             // with CLAIMED: an earlier claim of the holder got the runner
 	Err           error            // with FAILED, EXPIRED and CANCELLED: why
 	CreatedAt     time.Time
 	ExpiresAt     time.Time // when its WaitFor ends
-	EndedAt       time.Time // when it left WAITING; zero: still waiting
+	EndedAt       time.Time // when it left WAITING; the zero time means still waiting
 }
 
 // A State says where a ticket is in its life. See the diagram in the package comment.

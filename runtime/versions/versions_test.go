@@ -29,7 +29,7 @@ type bed struct {
 	ctx    context.Context // of an administrator
 }
 
-// newBed returns a book over an engine with a fake cluster that knows the languages' version commands.
+// newBed returns a cache over an engine with a fake cluster that knows the languages' version commands.
 func newBed(t *testing.T) bed {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "languages.yaml")
@@ -169,18 +169,18 @@ func TestMeasurementIsKeptPerRunnerRevision(t *testing.T) {
 		m     measurement
 		holds bool
 	}{
-		"it continues":               {measurement{of: of, done: make(chan struct{})}, true},
-		"of this revision":           {measurement{of, done, 2, versions, now}, true},
-		"of a later revision":        {measurement{of, done, 3, versions, now}, true},
-		"of an earlier one":          {measurement{of, done, 1, versions, now}, false},
-		"of an earlier one, just so": {measurement{of, done, 1, versions, now.Add(1)}, true},
-		"failed just so":             {measurement{of, done, 2, nil, now.Add(1)}, true},
-		"failed":                     {measurement{of, done, 2, nil, now}, false},
-		"of another one":             {measurement{other, done, 3, versions, now.Add(1)}, false},
-		"of another one, continues":  {measurement{of: other, done: make(chan struct{})}, false},
+		"still measuring: holds":                   {measurement{of: of, done: make(chan struct{})}, true},
+		"same revision: holds":                     {measurement{of, done, 2, versions, now}, true},
+		"later revision: holds":                    {measurement{of, done, 3, versions, now}, true},
+		"earlier revision: outdated":               {measurement{of, done, 1, versions, now}, false},
+		"earlier revision, just measured: holds":   {measurement{of, done, 1, versions, now.Add(1)}, true},
+		"just failed: holds":                       {measurement{of, done, 2, nil, now.Add(1)}, true},
+		"failed before: outdated":                  {measurement{of, done, 2, nil, now}, false},
+		"another image: outdated":                  {measurement{other, done, 3, versions, now.Add(1)}, false},
+		"another image, still measuring: outdated": {measurement{of: other, done: make(chan struct{})}, false},
 	} {
 		if holds := test.m.holds(of, now); holds != test.holds {
-			t.Errorf("%s: %v", name, holds)
+			t.Errorf("%s: got %v, want %v", name, holds, test.holds)
 		}
 	}
 }

@@ -66,26 +66,26 @@ func (c *Certificates) next() string {
 func TestRenewedCertificatesAreUsed(t *testing.T) {
 	c, dir, logs := renewed(t)
 	if got := c.next(); got != "first" {
-		t.Errorf("%s at first", got)
+		t.Errorf("%s at first, want first", got)
 	}
 	put(t, dir, "second")
 	link(t, dir, "second")
 	if got := c.next(); got != "second" {
-		t.Errorf("%s after another link", got)
+		t.Errorf("%s after another link, want second", got)
 	}
 	put(t, dir, "third")
 	for _, file := range []string{"cert.pem", "key.pem"} {
 		rename(t, filepath.Join(dir, "third", file), filepath.Join(dir, "second", file))
 	}
 	if got := c.next(); got != "third" {
-		t.Errorf("%s after files were renamed", got)
+		t.Errorf("%s after files were renamed, want third", got)
 	}
 	tlstest.New(t).Write(t, filepath.Join(dir, "second"), "fourth")
 	if got := c.next(); got != "fourth" {
-		t.Errorf("%s after files were written", got)
+		t.Errorf("%s after files were written, want fourth", got)
 	}
 	if n := logs.FilterMessage("the certificate was reloaded").Len(); n != 3 {
-		t.Errorf("%d log lines", n)
+		t.Errorf("%d log lines, want 3", n)
 	}
 	before := c.read
 	if c.checked = time.Now(); c.config(false).Certificates[0].Leaf.Subject.CommonName != "fourth" || c.read != before {
@@ -103,21 +103,21 @@ func TestABrokenRenewalKeepsTheOldCertificate(t *testing.T) {
 	}
 	for range 3 {
 		if got := c.next(); got != "first" {
-			t.Errorf("%s when it stays so", got)
+			t.Errorf("%s when it stays so, want first", got)
 		}
 	}
 	if n := logs.FilterLevelExact(zapcore.ErrorLevel).Len(); n != 1 {
-		t.Errorf("%d errors are logged", n)
+		t.Errorf("%d errors are logged, want 1", n)
 	}
 	rename(t, filepath.Join(dir, "second", "key.pem"), filepath.Join(dir, "first", "key.pem"))
 	if got := c.next(); got != "second" {
-		t.Errorf("%s with the new key", got)
+		t.Errorf("%s with the new key, want second", got)
 	}
 	if err := os.Remove(filepath.Join(dir, "first", "key.pem")); err != nil {
 		t.Fatal(err)
 	}
 	if got := c.next(); got != "second" {
-		t.Errorf("%s without a file", got)
+		t.Errorf("%s without a file, want second", got)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rockpool/rockpool/clients/socket"
+	"github.com/rockpool/rockpool/clients"
 )
 
 // A Leader is the address at which the leading server receives forwarded connections. The zero
@@ -140,7 +140,7 @@ func (p *Forwarder) join(j *pair, leader Leader) {
 // closeWrite ends the direction to the other side. It does nothing if neither conn nor a connection
 // within it has CloseWrite.
 func closeWrite(conn net.Conn) error {
-	closer, ok := socket.Within[interface{ CloseWrite() error }](conn)
+	closer, ok := clients.Within[interface{ CloseWrite() error }](conn)
 	if !ok {
 		return nil
 	}
@@ -154,7 +154,7 @@ type kept struct {
 	since time.Time
 }
 
-// Unwrap returns the underlying connection; see package socket.
+// Unwrap returns the underlying connection; see [clients.Within].
 func (k *kept) Unwrap() net.Conn { return k.Conn }
 
 func (k *kept) Close() error {

@@ -103,7 +103,7 @@ func TestConnectionsReachTheLeader(t *testing.T) {
 	}
 	leader.Store(&Leader{at.Addr().String(), "another"})
 	if word, _, _ := ask(t, address, "x"); word != "" {
-		t.Errorf("with a wrong secret %q answers", word)
+		t.Errorf("with a wrong secret %q answers, want \"\"", word)
 	}
 }
 
@@ -154,13 +154,13 @@ func TestOnlyServersForwardConnections(t *testing.T) {
 	}
 }
 
-// A recording is a listener that keeps its accepted connections.
-type recording struct {
+// A recordingListener is a listener that keeps its accepted connections.
+type recordingListener struct {
 	net.Listener
 	accepted chan net.Conn
 }
 
-func (r recording) Accept() (net.Conn, error) {
+func (r recordingListener) Accept() (net.Conn, error) {
 	conn, err := r.Listener.Accept()
 	if err == nil {
 		r.accepted <- conn
@@ -171,7 +171,7 @@ func (r recording) Accept() (net.Conn, error) {
 // TestAwaitEndDetectsTheEnd: connections to an ended process are refused. A process that closes the
 // watching connection, or no longer accepts clients, is still running.
 func TestAwaitEndDetectsTheEnd(t *testing.T) {
-	at := recording{listen(t), make(chan net.Conn, 100)}
+	at := recordingListener{listen(t), make(chan net.Conn, 100)}
 	leader := Leader{at.Addr().String(), "between-servers"}
 	tells := make(chan string, 2)
 	tells <- "" // not yet
@@ -203,7 +203,7 @@ func TestAwaitEndDetectsTheEnd(t *testing.T) {
 	_ = at.Close()
 	_ = last.Close() // as the kernel does with all of a process that is gone
 	if said := wait.Receive(t, seen, "its end is seen"); said != "the lock" {
-		t.Errorf("it had told %q", said)
+		t.Errorf("it had told %q, want \"the lock\"", said)
 	}
 }
 
@@ -270,7 +270,7 @@ func TestCloseDoesNotBlock(t *testing.T) {
 	}
 	for _, l := range []net.Listener{taking, passing} {
 		if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("%T: %v", l, err)
+			t.Errorf("%T: got %v, want %v", l, err, net.ErrClosed)
 		}
 	}
 	_ = at.Close()

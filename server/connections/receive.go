@@ -75,7 +75,7 @@ func (t *Receiver) receive(conn net.Conn) {
 	case client == nil:
 		t.watched(conn)
 	default:
-		t.hand(&forwarded{Conn: conn, client: client, rest: rest})
+		t.hand(&forwardedConn{Conn: conn, client: client, rest: rest})
 	}
 }
 
@@ -138,20 +138,20 @@ func (t *Receiver) greeted(conn net.Conn) (client net.Addr, rest []byte, err err
 	return net.TCPAddrFromAddrPort(address), bytes.Clone(buf[end+1 : read]), nil
 }
 
-// A forwarded is a connection that another server forwards.
-type forwarded struct {
+// A forwardedConn is a connection that another server forwards.
+type forwardedConn struct {
 	net.Conn
 	client net.Addr
 	rest   []byte // already read with the greeting
 }
 
 // RemoteAddr returns the client's address.
-func (p *forwarded) RemoteAddr() net.Addr { return p.client }
+func (p *forwardedConn) RemoteAddr() net.Addr { return p.client }
 
-// Unwrap returns the underlying connection; see package socket.
-func (p *forwarded) Unwrap() net.Conn { return p.Conn }
+// Unwrap returns the underlying connection; see [clients.Within].
+func (p *forwardedConn) Unwrap() net.Conn { return p.Conn }
 
-func (p *forwarded) Read(b []byte) (int, error) {
+func (p *forwardedConn) Read(b []byte) (int, error) {
 	if len(p.rest) > 0 {
 		n := copy(b, p.rest)
 		p.rest = p.rest[n:]

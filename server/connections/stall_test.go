@@ -15,18 +15,17 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/rockpool/rockpool/clients"
-	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/test/pipes"
 	"github.com/rockpool/rockpool/test/tlstest"
 )
 
-// A queued is a connection whose writes don't block.
-type queued struct {
+// A queuedConn is a connection whose writes don't block.
+type queuedConn struct {
 	net.Conn
 	written chan []byte
 }
 
-func (q *queued) Write(p []byte) (int, error) {
+func (q *queuedConn) Write(p []byte) (int, error) {
 	q.written <- bytes.Clone(p)
 	return len(p), nil
 }
@@ -41,12 +40,12 @@ func speak(t *testing.T, window uint32, handle http.HandlerFunc) (code http2.Err
 		t.Fatal(err)
 	}
 	from := make(pipes.Listener, 1)
-	server := &http.Server{ConnContext: socket.ConnContext, ErrorLog: zap.NewStdLog(zap.NewNop()), Handler: clients.New(clients.Bounds{}).Handler(handle)}
+	server := &http.Server{ConnContext: clients.ConnContext, ErrorLog: zap.NewStdLog(zap.NewNop()), Handler: clients.New(clients.Bounds{}).Handler(handle)}
 	Configure(server)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(&tlsListener{from, certificates, zap.NewNop()}) }()
 	pipe, theirs := net.Pipe()
-	ours := &queued{pipe, make(chan []byte, 100)}
+	ours := &queuedConn{pipe, make(chan []byte, 100)}
 	from <- theirs
 	go func() { // else both sides could write, and nobody read
 		for p := range ours.written {

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/clients/socket"
+	"github.com/rockpool/rockpool/clients"
 )
 
 // A tlsListener uses TLS on the connections of another listener. The first Read or Write of a
@@ -29,7 +29,7 @@ type tlsListener struct {
 // Encrypt returns a TLS listener whose connections end if their peer reads nothing for two minutes.
 // Writes have their deadline above TLS: a late write ends the connection.
 func Encrypt(of net.Listener, certificates *Certificates, logger *zap.Logger) net.Listener {
-	return Patient(&tlsListener{of, certificates, logger})
+	return WithDeadlines(&tlsListener{of, certificates, logger})
 }
 
 // Accept returns the next connection, before its handshake.
@@ -38,8 +38,8 @@ func (l *tlsListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if patient, ok := socket.Within[interface{ HandDeadlines() }](below); ok {
-		patient.HandDeadlines()
+	if deadlines, ok := clients.Within[interface{ HandDeadlines() }](below); ok {
+		deadlines.HandDeadlines()
 	}
 	return &tlsConn{Conn: below, of: l}, nil
 }
@@ -63,7 +63,7 @@ func (c *tlsConn) tls() *tls.Conn {
 	return c.begun
 }
 
-// NetConn returns the underlying connection; see [socket.Carrier].
+// NetConn returns the underlying connection; see [clients.Carrier].
 func (c *tlsConn) NetConn() net.Conn { return c.Conn }
 
 // OnlyHTTP1 makes the handshake offer only HTTP/1. Call it before the first Read or Write.
@@ -101,7 +101,7 @@ const refuseTime = time.Second
 // refusePlain answers a client that sent a plain HTTP request. It blocks for up to refuseTime.
 func (c *tlsConn) refusePlain() {
 	_, _ = io.WriteString(c.Conn, "HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nThis server speaks TLS: use https://\n")
-	if below, ok := socket.Within[interface{ CloseWrite() error }](c.Conn); ok {
+	if below, ok := clients.Within[interface{ CloseWrite() error }](c.Conn); ok {
 		_ = below.CloseWrite() // the connection is closed anyway
 	}
 	_ = c.Conn.SetReadDeadline(time.Now().Add(refuseTime))
@@ -170,7 +170,7 @@ func (c *tlsConn) CloseWrite() error {
 	if err := c.tls().CloseWrite(); err != nil {
 		return err
 	}
-	if below, ok := socket.Within[interface{ CloseWrite() error }](c.Conn); ok {
+	if below, ok := clients.Within[interface{ CloseWrite() error }](c.Conn); ok {
 		return below.CloseWrite()
 	}
 	return nil
@@ -186,7 +186,7 @@ func (c *tlsConn) Close() error {
 
 // hasRoom reports whether a short write wouldn't block.
 func (c *tlsConn) hasRoom() bool {
-	tcp := socket.Carrier(c.Conn)
+	tcp := clients.Carrier(c.Conn)
 	if tcp == nil {
 		return true
 	}

@@ -19,8 +19,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/clients"
-	"github.com/rockpool/rockpool/clients/smuggling"
-	"github.com/rockpool/rockpool/clients/socket"
 	"github.com/rockpool/rockpool/test/tlstest"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -42,7 +40,7 @@ type setup struct {
 // refusing serves requests that aren't misread with next.
 func refusing(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if status, err := smuggling.Check(w, r); err != nil {
+		if status, err := clients.CheckFraming(w, r); err != nil {
 			http.Error(w, err.Message, status)
 			return
 		}
@@ -66,7 +64,7 @@ func serve(t *testing.T, s setup, handler http.Handler) bed {
 		t.Fatal(err)
 	}
 	server := &http.Server{
-		Handler: b.peers.Handler(refusing(handler)), ConnContext: socket.ConnContext,
+		Handler: b.peers.Handler(refusing(handler)), ConnContext: clients.ConnContext,
 		ReadHeaderTimeout: max(s.headerTimeout, 100*time.Millisecond), MaxHeaderBytes: 16 << 10, ErrorLog: zap.NewStdLog(zap.NewNop()),
 	}
 	if s.headerTimeout == 0 {
@@ -81,7 +79,7 @@ func serve(t *testing.T, s setup, handler http.Handler) bed {
 	t.Cleanup(func() {
 		_ = server.Close()
 		if err := wait.Receive(t, ended, "serving ends"); !errors.Is(err, http.ErrServerClosed) {
-			t.Error(err)
+			t.Errorf("got %v, want %v", err, http.ErrServerClosed)
 		}
 		listener.Wait()
 	})
@@ -341,12 +339,12 @@ func TestConcurrentRequestsCountAsConnections(t *testing.T) {
 	}
 	go ask()
 	if status := wait.Receive(t, answers, "one too many is answered"); status != http.StatusTooManyRequests {
-		t.Errorf("one too many: %d", status)
+		t.Errorf("one too many: got %d, want %d", status, http.StatusTooManyRequests)
 	}
 	close(end)
 	for range 3 {
 		if status := wait.Receive(t, answers, "the others are answered"); status != http.StatusOK {
-			t.Errorf("another: %d", status)
+			t.Errorf("another: got %d, want %d", status, http.StatusOK)
 		}
 	}
 }
@@ -360,7 +358,7 @@ func TestCloseDoesNotWaitForStalledClients(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		below := socket.Carrier(conn)
+		below := clients.Carrier(conn)
 		for _, size := range []int{1 << 20, 1} { // until the kernel takes not even a byte more
 			for err = nil; err == nil; {
 				_ = below.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
@@ -403,7 +401,7 @@ func TestCloseSendsCloseNotify(t *testing.T) {
 		defer tcp.Close()
 		_ = tcp.SetDeadline(time.Now().Add(wait.Limit))
 		var received bytes.Buffer
-		conn := tls.Client(tapped{tcp, io.TeeReader(tcp, &received)}, &tls.Config{RootCAs: b.authority.Pool, ServerName: "localhost", MaxVersion: tls.VersionTLS12})
+		conn := tls.Client(tappedConn{tcp, io.TeeReader(tcp, &received)}, &tls.Config{RootCAs: b.authority.Pool, ServerName: "localhost", MaxVersion: tls.VersionTLS12})
 		if _, err := io.WriteString(conn, "GET "+path+" HTTP/1.0\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
@@ -416,18 +414,18 @@ func TestCloseSendsCloseNotify(t *testing.T) {
 			records = records[5+int(records[3])<<8+int(records[4]):]
 		}
 		if last != 21 { // alert
-			t.Errorf("%s: the last record is of type %d", path, last)
+			t.Errorf("%s: the last record is of type %d, want 21", path, last)
 		}
 	}
 }
 
-// A tapped is a connection whose reads a test can inspect.
-type tapped struct {
+// A tappedConn is a connection whose reads a test can inspect.
+type tappedConn struct {
 	net.Conn
 	reader io.Reader
 }
 
-func (c tapped) Read(p []byte) (int, error) { return c.reader.Read(p) }
+func (c tappedConn) Read(p []byte) (int, error) { return c.reader.Read(p) }
 
 // TestOtherServersForwardTLS: a server that forwards connections doesn't decrypt them, and the
 // leader knows the client's address.
@@ -451,7 +449,7 @@ func TestOtherServersForwardTLS(t *testing.T) {
 	passing := Forward(front, 10, func() Leader { return leader })
 	defer passing.Close()
 	known := clients.New(clients.Bounds{})
-	server := &http.Server{ConnContext: socket.ConnContext, Handler: known.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := &http.Server{ConnContext: clients.ConnContext, Handler: known.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s %t %s", r.Proto, r.TLS != nil, r.RemoteAddr)
 	}))}
 	Configure(server)

@@ -40,27 +40,27 @@ func placementFamilies[S any](of func(S) placement) []family[S] {
 	}
 }
 
-// running has the figures about runners' tasks that every cluster has.
-type running struct {
+// taskFigures has the figures about runners' tasks that every cluster has.
+type taskFigures struct {
 	health.TaskStats
 	leaked, problems int
 }
 
 // taskFamilies are the metrics of runners' tasks: sandboxes on this machine, or tasks of Nomad.
-func taskFamilies[S any](of func(S) running) []family[S] {
-	count := func(name, help string, value func(running) int64) family[S] {
+func taskFamilies[S any](of func(S) taskFigures) []family[S] {
+	count := func(name, help string, value func(taskFigures) int64) family[S] {
 		return counter("task_"+name, help, func(s S) int64 { return value(of(s)) })
 	}
 	return []family[S]{
-		count("starts_total", "Tasks that were started and whose agent answered.", func(s running) int64 { return s.Starts }),
-		count("start_failures_total", "Failed attempts to start a task. On Nomad also runners that will never get an allocation. Alert if there are many compared with the starts.", func(s running) int64 { return s.StartFailures }),
-		count("restarts_total", "Further attempts to start a task, after a failed one. On Nomad they follow its restart and reschedule policies.", func(s running) int64 { return s.Restarts }),
-		count("restores_total", "Tasks of the previous server that this one took over.", func(s running) int64 { return s.Restores }),
-		count("lost_total", "Tasks of the previous server that were missing, or whose agent didn't answer. Alert on many: something ends runners while no server runs.", func(s running) int64 { return s.Lost }),
-		count("exits_total", "Tasks that ended without a request: the agent died, or was killed because of memory.", func(s running) int64 { return s.Exits }),
-		count("kills_total", "Tasks that were ended to remove their runner.", func(s running) int64 { return s.Kills }),
-		count("removal_failures_total", "Failed attempts to remove a task; they are repeated. On one machine that means processes, mounts and groups. On Nomad the node didn't confirm the end within a minute.", func(s running) int64 { return s.RemovalFailures }),
-		count("leaks_total", "Tasks that leaked; each counts once.", func(s running) int64 { return s.Leaks }),
+		count("starts_total", "Tasks that were started and whose agent answered.", func(s taskFigures) int64 { return s.Starts }),
+		count("start_failures_total", "Failed attempts to start a task. On Nomad also runners that will never get an allocation. Alert if there are many compared with the starts.", func(s taskFigures) int64 { return s.StartFailures }),
+		count("restarts_total", "Further attempts to start a task, after a failed one. On Nomad they follow its restart and reschedule policies.", func(s taskFigures) int64 { return s.Restarts }),
+		count("restores_total", "Tasks of the previous server that this one took over.", func(s taskFigures) int64 { return s.Restores }),
+		count("lost_total", "Tasks of the previous server that were missing, or whose agent didn't answer. Alert on many: something ends runners while no server runs.", func(s taskFigures) int64 { return s.Lost }),
+		count("exits_total", "Tasks that ended without a request: the agent died, or was killed because of memory.", func(s taskFigures) int64 { return s.Exits }),
+		count("kills_total", "Tasks that were ended to remove their runner.", func(s taskFigures) int64 { return s.Kills }),
+		count("removal_failures_total", "Failed attempts to remove a task; they are repeated. On one machine that means processes, mounts and groups. On Nomad the node didn't confirm the end within a minute.", func(s taskFigures) int64 { return s.RemovalFailures }),
+		count("leaks_total", "Tasks that leaked; each counts once.", func(s taskFigures) int64 { return s.Leaks }),
 		histograms("runner_start_phase_duration_seconds", "Duration of each phase of runners' starts.", []string{"phase"}, func(s S, emit emitter[timing.Reading]) {
 			for phase, took := range of(s).Phases {
 				emit(took, string(phase))
@@ -73,7 +73,7 @@ func taskFamilies[S any](of func(S) running) []family[S] {
 
 // localFamilies are the metrics of the cluster on this machine.
 func localFamilies() []family[local.Stats] {
-	all := taskFamilies(func(s local.Stats) running { return running{s.Tasks, s.Leaked, s.Problems} })
+	all := taskFamilies(func(s local.Stats) taskFigures { return taskFigures{s.Tasks, s.Leaked, s.Problems} })
 	all = append(all,
 		counter("task_forced_kills_total", "Kills after which the first process was still alive a second later, so that they were forced.", func(s local.Stats) int64 { return s.Tasks.ForcedKills }))
 	return append(append(all, placementFamilies(localPlacement)...), schedulerFamilies()...)
@@ -131,7 +131,7 @@ func schedulerFamilies() []family[local.Stats] {
 
 // nomadFamilies are the metrics of the cluster on Nomad.
 func nomadFamilies() []family[nomad.Stats] {
-	all := taskFamilies(func(s nomad.Stats) running { return running{s.Tasks, s.Leaked, s.Problems} })
+	all := taskFamilies(func(s nomad.Stats) taskFigures { return taskFigures{s.Tasks, s.Leaked, s.Problems} })
 	all = append(all, placementFamilies(nomadPlacement)...)
 	return append(all,
 		counters("nomad_calls_total", "Attempts to call Nomad's API, by result. Alert on a share of results other than DONE.", []string{"call", "result"}, func(s nomad.Stats, emit emitter[float64]) {

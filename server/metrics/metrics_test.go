@@ -224,14 +224,14 @@ func TestNomadServersHaveNoLocalMetrics(t *testing.T) {
 	}
 }
 
-// stalled is a client that reads nothing.
-type stalled struct {
+// stalledClient is a client that reads nothing.
+type stalledClient struct {
 	*httptest.ResponseRecorder
 	began chan bool
 	goOn  chan bool
 }
 
-func (w stalled) Write(p []byte) (int, error) {
+func (w stalledClient) Write(p []byte) (int, error) {
 	w.began <- true
 	<-w.goOn
 	return len(p), nil
@@ -241,7 +241,7 @@ func (w stalled) Write(p []byte) (int, error) {
 func TestSlowReadersBlockNoScrapes(t *testing.T) {
 	_, sources := run(t)
 	handler := Handler(sources)
-	slow := stalled{httptest.NewRecorder(), make(chan bool), make(chan bool)}
+	slow := stalledClient{httptest.NewRecorder(), make(chan bool), make(chan bool)}
 	var all sync.WaitGroup
 	for range 3 * maxScrapes {
 		all.Go(func() {

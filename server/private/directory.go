@@ -117,9 +117,9 @@ func lockDirectory(path string) (*os.File, error) {
 	return dir, nil
 }
 
-// sweep removes unlocked directories and their runners. It reports those that it can't remove. An
-// impatient sweep leaves those whose helpers still run, and returns whether there are any.
-func sweep(ctx context.Context, c config.Config, all string, patient bool, say Sayer) (busy bool, err error) {
+// sweep removes unlocked directories and their runners. It reports those that it can't remove. Unless
+// wait is set, it leaves those whose helpers still run, and returns whether there are any.
+func sweep(ctx context.Context, c config.Config, all string, wait bool, say Sayer) (busy bool, err error) {
 	paths, err := filepath.Glob(filepath.Join(all, "run-*"))
 	if err != nil {
 		return false, err
@@ -136,7 +136,7 @@ func sweep(ctx context.Context, c config.Config, all string, patient bool, say S
 			return busy, err
 		}
 		left := directory{configIn(c, path), dir}
-		if !patient && left.helped() {
+		if !wait && left.helped() {
 			busy = true
 			_ = dir.Close()
 			continue

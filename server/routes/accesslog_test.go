@@ -17,7 +17,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/rockpool/rockpool/clients/socket"
+	"github.com/rockpool/rockpool/clients"
 	"github.com/rockpool/rockpool/runtime/disk"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -99,7 +99,7 @@ func TestLinesHaveNoSecrets(t *testing.T) {
 			_, _ = io.WriteString(w, "12345")
 		}
 	})))
-	server.Config.ConnContext = socket.ConnContext
+	server.Config.ConnContext = clients.ConnContext
 	server.Start()
 	defer server.Close()
 	const secret = "canary-8c1f"

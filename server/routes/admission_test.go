@@ -15,19 +15,19 @@ import (
 // A page with a grant has only the grant's rights, also in the browser of a signed-in user.
 func TestConnectionInitPrecedesACookie(t *testing.T) {
 	const secret = "the secret of a session"
-	book := identity.New(identity.Config{FirstToken: secret, Key: make([]byte, 32), Logger: zap.NewNop()})
-	session, err := book.Authenticate(secret)
+	registry := identity.New(identity.Config{FirstToken: secret, Key: make([]byte, 32), Logger: zap.NewNop()})
+	session, err := registry.Authenticate(secret)
 	if err != nil {
 		t.Fatal(err)
 	}
-	grant, _, err := book.Sign(session.Principal, access.Grant{Execution: "x", Rights: []access.Right{access.Watch}}, time.Hour)
+	grant, _, err := registry.Sign(session.Principal, access.Grant{Execution: "x", Rights: []access.Right{access.Watch}}, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {
 		name, header, payload string
 		cookie                bool
-		want                  access.Kind // "": refused
+		want                  access.Kind // "" means refused
 	}{
 		{"nothing", "", "", false, ""},
 		{"a cookie", "", "", true, access.KindToken},
@@ -39,7 +39,7 @@ func TestConnectionInitPrecedesACookie(t *testing.T) {
 		{"a wrong header", "Bearer wrong", "Bearer " + grant, true, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			admission := Admission{Registry: book, Session: func(*http.Request) (string, bool) { return secret, test.cookie }}
+			admission := Admission{Registry: registry, Session: func(*http.Request) (string, bool) { return secret, test.cookie }}
 			r := httptest.NewRequest("GET", "/graphql", nil)
 			r.Header.Set("Connection", "Upgrade")
 			r.Header.Set("Upgrade", "websocket")

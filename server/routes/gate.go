@@ -12,7 +12,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rockpool/rockpool/clients"
-	"github.com/rockpool/rockpool/clients/smuggling"
 	"github.com/rockpool/rockpool/graph/download"
 	"github.com/rockpool/rockpool/graph/transport"
 	"github.com/rockpool/rockpool/runtime"
@@ -40,7 +39,7 @@ type Gate struct {
 
 func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	Restrict(w.Header(), r)
-	if status, err := smuggling.Check(w, r); err != nil {
+	if status, err := clients.CheckFraming(w, r); err != nil {
 		transport.RefuseTyped(w, status, err)
 		return
 	}

@@ -15,7 +15,7 @@ func TestProxiedRequestsNeedToken(t *testing.T) {
 	for _, test := range []struct {
 		name, path, host, proto string
 		header                  header
-		sign                    string // "": the request is served
+		sign                    string // "" means the request is served
 	}{
 		{"a program", "/graphql", "127.0.0.1:8080", "HTTP/1.1", header{"User-Agent": "curl", "X-Request-Id": "a", "Traceparent": "b", "X-Requested-With": "XMLHttpRequest"}, ""},
 		{"another loopback address", "/graphql", "127.8.9.1", "HTTP/1.1", nil, ""},

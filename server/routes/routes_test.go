@@ -26,8 +26,8 @@ func served(t *testing.T, o Options, hosts ...string) (url string) {
 	if hosts == nil {
 		hosts = []string{"127.0.0.1", "localhost"}
 	}
-	book := identity.New(identity.Config{Open: true, Key: make([]byte, 32), Logger: zap.NewNop()})
-	o.Admission = &Admission{Registry: book}
+	registry := identity.New(identity.Config{Open: true, Key: make([]byte, 32), Logger: zap.NewNop()})
+	o.Admission = &Admission{Registry: registry}
 	o.API = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodPost {
 			transport.WrongMethod(w)
@@ -153,7 +153,7 @@ func TestCrossSiteRequestsAreRefused(t *testing.T) {
 	}
 	for site, status := range map[string]int{"": 200, "none": 200, "same-origin": 200, "same-site": 403, "cross-site": 403} {
 		if got := get(site); got != status {
-			t.Errorf("%q: %d", site, got)
+			t.Errorf("%q: got %d, want %d", site, got, status)
 		}
 	}
 }

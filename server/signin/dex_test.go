@@ -94,7 +94,7 @@ func TestSignInByAnotherClaimWithDex(t *testing.T) {
 	dex.Run(t)
 	b := newBrowser(t)
 	if v := b.byPassword(s); v.text != "the page /" {
-		t.Fatalf("%d %s: %s", v.status, v.url, v.text)
+		t.Fatalf("%d %s: got %s, want the page /", v.status, v.url, v.text)
 	}
 	if _, who := b.who(s); who == nil || who.Role != "ADMIN" || who.Name != "admin" {
 		t.Errorf("%+v", who)
@@ -118,7 +118,7 @@ func TestProviderMayBeDownAndChangeItsKey(t *testing.T) {
 	}
 	dex.Run(t)
 	if v := b.follow(b.follow(v, "/auth/login"), "/auth/mock"); v.text != "the page /runners" {
-		t.Fatalf("the provider is up: %d %s: %s", v.status, v.url, v.text)
+		t.Fatalf("the provider is up: %d %s: %s, want the page /runners", v.status, v.url, v.text)
 	}
 
 	// Dex stops in the middle of a sign-in.
@@ -137,6 +137,6 @@ func TestProviderMayBeDownAndChangeItsKey(t *testing.T) {
 	// With storage in memory, Dex has new keys after a restart.
 	dex.Run(t)
 	if v := newBrowser(t).byMock(s, "/batches"); v.text != "the page /batches" {
-		t.Errorf("the provider has another key: %d %s: %s", v.status, v.url, v.text)
+		t.Errorf("the provider has another key: %d %s: %s, want the page /batches", v.status, v.url, v.text)
 	}
 }

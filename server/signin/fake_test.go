@@ -34,9 +34,9 @@ type fake struct {
 
 	mu     sync.Mutex // guards what follows
 	codes  map[string]url.Values
-	change func(claims map[string]any)              // lies in the claims; nil: none
-	sign   func(f *fake, claims []byte) string      // signs otherwise; nil: as it should
-	answer func(w http.ResponseWriter) (given bool) // answers for the token endpoint; nil: nobody
+	change func(claims map[string]any)              // lies in the claims; nil means none
+	sign   func(f *fake, claims []byte) string      // signs otherwise; nil means as it should
+	answer func(w http.ResponseWriter) (given bool) // answers for the token endpoint; nil means nobody
 	asked  int                                      // tokens
 }
 

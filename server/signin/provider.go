@@ -33,12 +33,12 @@ type provider struct {
 	options Options
 	client  *http.Client
 	asking  singleflight.Group // at most one discovery runs at a time
-	found   atomic.Pointer[discovered]
+	found   atomic.Pointer[endpoints]
 	slots   chan struct{} // one for each sign-in in progress
 }
 
-// discovered has the endpoints of a provider.
-type discovered struct {
+// endpoints has the endpoints of a provider.
+type endpoints struct {
 	oauth    oauth2.Config
 	verifier *oidc.IDTokenVerifier
 }
@@ -55,7 +55,7 @@ func newProvider(options Options) *provider {
 		options: options,
 		client: &http.Client{
 			Timeout: askWithin,
-			Transport: bounded{&http.Transport{
+			Transport: limitedTransport{&http.Transport{
 				Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12},
 				TLSHandshakeTimeout: askWithin, MaxResponseHeaderBytes: 64 << 10, MaxIdleConnsPerHost: mostAtOnce, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true,
 			}},
@@ -67,7 +67,7 @@ func newProvider(options Options) *provider {
 }
 
 // discover returns the provider's endpoints. It requests them until that succeeds once.
-func (p *provider) discover() (*discovered, error) {
+func (p *provider) discover() (*endpoints, error) {
 	if found := p.found.Load(); found != nil {
 		return found, nil
 	}
@@ -80,12 +80,12 @@ func (p *provider) discover() (*discovered, error) {
 	if err != nil {
 		return nil, fmt.Errorf("discover the provider %s: %w", p.options.Issuer, err)
 	}
-	p.found.Store(found.(*discovered))
-	return found.(*discovered), nil
+	p.found.Store(found.(*endpoints))
+	return found.(*endpoints), nil
 }
 
 // request discovers the provider's endpoints and checks that they can be used.
-func (p *provider) request(ctx context.Context) (*discovered, error) {
+func (p *provider) request(ctx context.Context) (*endpoints, error) {
 	answer, err := oidc.NewProvider(ctx, p.options.Issuer)
 	if err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ func (p *provider) request(ctx context.Context) (*discovered, error) {
 	if p.options.ClientSecret == "" || len(metadata.Methods) > 0 && !slices.Contains(metadata.Methods, "client_secret_basic") {
 		endpoint.AuthStyle = oauth2.AuthStyleInParams
 	}
-	return &discovered{
+	return &endpoints{
 		oauth: oauth2.Config{
 			ClientID: p.options.ClientID, ClientSecret: p.options.ClientSecret, Endpoint: endpoint, RedirectURL: p.options.RedirectURL, Scopes: p.options.Scopes,
 		},
@@ -128,7 +128,7 @@ func scheme(address string) string {
 }
 
 // authorize returns the URL at the provider for an attempt.
-func (d *discovered) authorize(a attempt) string {
+func (d *endpoints) authorize(a attempt) string {
 	return d.oauth.AuthCodeURL(a.State, oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier))
 }
 
@@ -185,10 +185,10 @@ func (p *provider) redeem(ctx context.Context, a attempt, code string) (claims m
 	return claims, nil
 }
 
-// bounded limits the size of a transport's responses.
-type bounded struct{ of http.RoundTripper }
+// limitedTransport limits the size of a transport's responses.
+type limitedTransport struct{ of http.RoundTripper }
 
-func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+func (b limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := b.of.RoundTrip(r)
 	if err != nil {
 		return nil, err

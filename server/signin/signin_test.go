@@ -29,7 +29,7 @@ func TestOnlyATokenForThisSignInIsAccepted(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(claims map[string]any)
 		sign   func(f *fake, claims []byte) string
-		cause  string // "": it is taken
+		cause  string // "" means it is taken
 	}{
 		"a good one":                     {},
 		"another audience":               {change: func(c map[string]any) { c["aud"] = "another" }, cause: "audience"},
@@ -42,14 +42,14 @@ func TestOnlyATokenForThisSignInIsAccepted(t *testing.T) {
 		"expired":                        {change: func(c map[string]any) { c["exp"] = time.Now().Add(-31 * time.Second).Unix() }, cause: "expired"},
 		"expired for a clock behind":     {change: func(c map[string]any) { c["exp"] = time.Now().Add(-20 * time.Second).Unix() }},
 		"no expiry":                      {change: func(c map[string]any) { delete(c, "exp") }, cause: "expired"},
-		"of tomorrow":                    {change: func(c map[string]any) { c["nbf"] = time.Now().Add(24 * time.Hour).Unix() }, cause: "not before"},
+		"valid from tomorrow":            {change: func(c map[string]any) { c["nbf"] = time.Now().Add(24 * time.Hour).Unix() }, cause: "not before"},
 		"another nonce":                  {change: func(c map[string]any) { c["nonce"] = "another" }, cause: "nonce"},
 		"no nonce":                       {change: func(c map[string]any) { delete(c, "nonce") }, cause: "nonce"},
 		"no subject":                     {change: func(c map[string]any) { delete(c, "sub") }, cause: "subject"},
 		"an endless subject":             {change: func(c map[string]any) { c["sub"] = strings.Repeat("x", 256) }, cause: "subject"},
 		"no token":                       {sign: func(*fake, []byte) string { return "" }, cause: "malformed"},
-		"not signed":                     {sign: func(_ *fake, claims []byte) string { return unsigned(claims) }, cause: "malformed"},
-		"signed by nobody":               {sign: func(f *fake, claims []byte) string { return signed(jose.ES256, f.other, "1", claims) }, cause: "signature algorithm"},
+		"no signature":                   {sign: func(_ *fake, claims []byte) string { return unsigned(claims) }, cause: "malformed"},
+		"signed with another algorithm":  {sign: func(f *fake, claims []byte) string { return signed(jose.ES256, f.other, "1", claims) }, cause: "signature algorithm"},
 		"the public key as a secret":     {sign: func(f *fake, claims []byte) string { return signed(jose.HS256, f.publicPEM(), "1", claims) }, cause: "signature algorithm"},
 		"the public key's DER as a secret": {sign: func(f *fake, claims []byte) string {
 			block, _ := pem.Decode(f.publicPEM())
@@ -118,7 +118,7 @@ func TestProvidersOwnErrorsAreShownWithoutDetails(t *testing.T) {
 			t.Errorf("%s: %s", name, said)
 		}
 		if f.asked != 1 {
-			t.Errorf("%s: the provider was asked %d times", name, f.asked)
+			t.Errorf("%s: the provider was asked %d times, want 1", name, f.asked)
 		}
 	}
 }
@@ -139,19 +139,19 @@ func TestRolesAndTenants(t *testing.T) {
 		role, tenant string
 		says         string
 	}{
-		"the highest holds":  {change: roles([]string{"others", "staff", "admins"}), role: "ADMIN", tenant: "physics"},
-		"a text":             {change: roles("staff"), role: "CLIENT", tenant: "physics"},
-		"no match":           {change: roles([]string{"others"}), says: "no role"},
-		"another case":       {change: roles("Staff"), says: "no role"},
-		"no list of texts":   {change: roles([]any{1, true, nil}), says: "no role"},
-		"no claim":           {change: func(map[string]any) {}, says: "no role"},
-		"the default tenant": {change: both("default"), role: "CLIENT", tenant: "default"},
-		"one tenant's list":  {change: both([]string{"physics"}), role: "CLIENT", tenant: "physics"},
-		"two tenants":        {change: both([]string{"physics", "default"}), says: "no tenant"},
-		"an unknown tenant":  {change: both("chemistry"), says: "the tenant chemistry, which doesn't exist on this server"},
-		"an invalid tenant":  {change: both("../x"), says: "no tenant"},
-		"an empty tenant":    {change: both(""), says: "no tenant"},
-		"no tenant":          {change: func(c map[string]any) { roles("staff")(c); delete(c, "tenant") }, says: "no tenant"},
+		"several roles: the highest": {change: roles([]string{"others", "staff", "admins"}), role: "ADMIN", tenant: "physics"},
+		"a text":                     {change: roles("staff"), role: "CLIENT", tenant: "physics"},
+		"no match":                   {change: roles([]string{"others"}), says: "no role"},
+		"another case":               {change: roles("Staff"), says: "no role"},
+		"no list of texts":           {change: roles([]any{1, true, nil}), says: "no role"},
+		"no claim":                   {change: func(map[string]any) {}, says: "no role"},
+		"the default tenant":         {change: both("default"), role: "CLIENT", tenant: "default"},
+		"a list of one tenant":       {change: both([]string{"physics"}), role: "CLIENT", tenant: "physics"},
+		"two tenants":                {change: both([]string{"physics", "default"}), says: "no tenant"},
+		"an unknown tenant":          {change: both("chemistry"), says: "the tenant chemistry, which doesn't exist on this server"},
+		"an invalid tenant":          {change: both("../x"), says: "no tenant"},
+		"an empty tenant":            {change: both(""), says: "no tenant"},
+		"no tenant":                  {change: func(c map[string]any) { roles("staff")(c); delete(c, "tenant") }, says: "no tenant"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, f := withFake(t, ranked)
@@ -204,7 +204,7 @@ func TestReturnIsAPathOfThisServer(t *testing.T) {
 		"/" + strings.Repeat("x", 1024): "/",
 	} {
 		if got := localPath(given); got != want {
-			t.Errorf("%q: %q", given, got)
+			t.Errorf("%q: got %q, want %q", given, got, want)
 		}
 	}
 	s, _ := withFake(t, func(*Options) {})
@@ -245,13 +245,13 @@ func TestAnAttemptIsCompletedOnceInItsBrowser(t *testing.T) {
 	s.refused(t, victim, victim.visit(callback), http.StatusBadRequest, foreign) // another one's state
 	s.refused(t, victim, victim.visit(s.url+"/auth/callback"), http.StatusBadRequest, foreign)
 	if f.asked != 0 {
-		t.Errorf("the provider was asked for %d tokens", f.asked)
+		t.Errorf("the provider was asked for %d tokens, want 0", f.asked)
 	}
 
 	// The same callback again, with the deleted cookie.
 	attempt := attacker.cookies(s.url)["rockpool-signin"]
 	if v := attacker.visit(callback); v.text != "the page /runners" {
-		t.Fatalf("%d %s", v.status, v.text)
+		t.Fatalf("%d %s, want the page /runners", v.status, v.text)
 	}
 	if left := attacker.cookies(s.url); left["rockpool-signin"] != "" || left["rockpool"] == "" {
 		t.Errorf("cookies after the sign-in: %v", left)
@@ -265,7 +265,7 @@ func TestAnAttemptIsCompletedOnceInItsBrowser(t *testing.T) {
 	state := strings.TrimPrefix(regexpState.FindString(callback), "state=")
 	for _, cookie := range []string{"", "x", attempt[:len(attempt)-2] + "AA", base64.RawURLEncoding.EncodeToString([]byte(`{"State":"` + state + `","Expires":"2999-01-01T00:00:00Z"}`))} {
 		if v := newBrowser(t).send(http.MethodGet, callback, nil, "Cookie", "rockpool-signin="+cookie); v.status != http.StatusBadRequest {
-			t.Errorf("cookie %q: %d", cookie, v.status)
+			t.Errorf("cookie %q: %d, want %d", cookie, v.status, http.StatusBadRequest)
 		}
 	}
 }
@@ -315,7 +315,7 @@ func TestASignInNeverReusesASession(t *testing.T) {
 	u, _ := url.Parse(s.url)
 	b.jar.SetCookies(u, []*http.Cookie{{Name: "rockpool", Value: planted, Path: "/"}})
 	if v := b.visit(callback); v.text != "the page /runners" {
-		t.Fatalf("%d %s", v.status, v.text)
+		t.Fatalf("%d %s, want the page /runners", v.status, v.text)
 	}
 	if got := b.cookies(s.url)["rockpool"]; got == planted || got == "" {
 		t.Errorf("the session is %q", got)
@@ -340,7 +340,7 @@ func TestTheProviderMayRefuse(t *testing.T) {
 		s.refused(t, b, b.visit(s.url+"/auth/callback?"+regexpState.FindString(callback)+"&"+answer), http.StatusForbidden, says)
 	}
 	if f.asked != 0 {
-		t.Errorf("the provider was asked for %d tokens", f.asked)
+		t.Errorf("the provider was asked for %d tokens, want 0", f.asked)
 	}
 }
 

@@ -27,8 +27,8 @@ import (
 // Config selects what is measured, and for how long.
 type Config struct {
 	bed.Config
-	Rows   []string // see rows.Select; none: all
-	Rounds int      // of each row; 0: 10, or 2 if Quick
+	Rows   []string // see rows.Select; none means all
+	Rounds int      // of each row; 0 means 10, or 2 if Quick
 }
 
 // Rows returns all rows of this machine, in the order in which they are measured.

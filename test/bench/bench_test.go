@@ -92,7 +92,7 @@ func TestRowAndFloorTakeTurns(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := strings.Join(order, " "); got != "row floor row floor row floor" {
-			t.Errorf("the order is %s", got)
+			t.Errorf("the order is %s, want row floor row floor row floor", got)
 		}
 		if result.Row.P50 != 6 || result.Floor.P50 != 2 || result.Ratio != 3 || result.Row.N != 3 {
 			t.Errorf("%+v", result)

@@ -162,7 +162,7 @@ func TestE2EBenchInterrupted(t *testing.T) {
 	}
 	_ = cmd.Wait() // its exit code is checked below
 	if code := cmd.ProcessState.ExitCode(); code != command.CodeInterrupted {
-		t.Errorf("exit %d", code)
+		t.Errorf("exit %d, want %d", code, command.CodeInterrupted)
 	}
 	if left := benchLeftovers(t, pid, temporary); len(left) > 0 {
 		t.Errorf("left: %q", left)

@@ -29,7 +29,7 @@ import (
 // Config describes a run.
 type Config struct {
 	Program  string // path of the program rockpool
-	Nomad    string // program that runs a Nomad for the runners and takes orders (test/nomadtest/cmd); "": runners on this machine
+	Nomad    string // program that runs a Nomad for the runners and takes orders (test/nomadtest/cmd); "" means runners on this machine
 	Seed     uint64 // of the faults and of the clients' choices
 	For      time.Duration
 	Every    time.Duration // average time between two faults

@@ -43,7 +43,7 @@ func TestE2EChaosInterrupted(t *testing.T) {
 	}
 	_ = cmd.Wait() // its exit code is checked below
 	if code := cmd.ProcessState.ExitCode(); code != command.CodeInterrupted {
-		t.Errorf("exit %d", code)
+		t.Errorf("exit %d, want %d", code, command.CodeInterrupted)
 	}
 	left := bed.Leftovers(temporary, group)
 	files, _ := filepath.Glob(filepath.Join(temporary, "*"))

@@ -88,7 +88,7 @@ type driver struct {
 	runner   string // a claimed one
 }
 
-// requests are in the order of their execution. A request leaves this many idle runners; 0: unknown.
+// requests are in the order of their execution. A request leaves this many idle runners; 0 means unknown.
 var requests = []struct {
 	name string
 	idle int

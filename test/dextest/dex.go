@@ -38,7 +38,7 @@ type Server struct {
 
 	dir     string
 	program string
-	process *exec.Cmd     // nil: it isn't running
+	process *exec.Cmd     // nil means it isn't running
 	input   io.Closer     // closing it ends Dex
 	ended   chan struct{} // closed when it has ended
 }

@@ -5,7 +5,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -25,8 +24,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
-
-	"github.com/rockpool/rockpool/runtime"
 )
 
 // Layer returns a layer's archive. An entry without a type is a file, or a directory if its name
@@ -144,17 +141,17 @@ func Packed(t testing.TB, archive, bytesThere []byte, kind types.MediaType) v1.L
 	if err != nil {
 		t.Fatal(err)
 	}
-	return packed{static.NewLayer(bytesThere, kind), diffID, archive}
+	return packedLayer{static.NewLayer(bytesThere, kind), diffID, archive}
 }
 
-type packed struct {
+type packedLayer struct {
 	v1.Layer
 	diffID  v1.Hash
 	archive []byte
 }
 
-func (p packed) DiffID() (v1.Hash, error) { return p.diffID, nil }
-func (p packed) Uncompressed() (io.ReadCloser, error) {
+func (p packedLayer) DiffID() (v1.Hash, error) { return p.diffID, nil }
+func (p packedLayer) Uncompressed() (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(p.archive)), nil
 }
 
@@ -215,13 +212,4 @@ func Digest(t testing.TB, image v1.Image) string {
 		t.Fatal(fmt.Errorf("digest: %w", err))
 	}
 	return digest.String()
-}
-
-// MessageOf returns an error's message for clients; "?" if it has none.
-func MessageOf(err error) string {
-	var e *runtime.Error
-	if errors.As(err, &e) {
-		return e.Message
-	}
-	return "?"
 }

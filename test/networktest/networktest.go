@@ -24,7 +24,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
-	"github.com/rockpool/rockpool/local/thread"
+	"github.com/rockpool/rockpool/agent/cmd/proc"
 	"github.com/rockpool/rockpool/test/need"
 	"github.com/rockpool/rockpool/test/wait"
 )
@@ -196,7 +196,7 @@ func HostOf(t testing.TB, pid int) *Host {
 func (h *Host) Do(f func()) {
 	h.t.Helper()
 	finished := false
-	thread.Do(func() {
+	proc.OnThread(func() {
 		if err := errors.Join(netns.Set(h.ns), pin()); err != nil {
 			h.t.Error(err)
 			return

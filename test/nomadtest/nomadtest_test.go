@@ -56,7 +56,7 @@ func TestNomadRunsTasksOfEachDriverAndLeavesNothing(t *testing.T) {
 		allocations[driver] = running(t, a.API(), job)
 		t.Log(driver, "runs")
 	}
-	before := owned{dir: a.dir, allocations: names(filepath.Join(a.dir, "client/alloc"))}
+	before := nomadLeftovers{dir: a.dir, allocations: names(filepath.Join(a.dir, "client/alloc"))}
 	// A task is running before it has started its second process.
 	wait.For(t, "two agents, two executors, three tasks of two processes each and their logmons run", func() bool {
 		return len(before.processes()) >= 13 && before.logmons() == 3
@@ -158,7 +158,7 @@ func TestNomadWithACLAndTLSAllowsOnlyThePolicy(t *testing.T) {
 func TestLeftoversOfATestAreRemoved(t *testing.T) {
 	a := Start(t, Options{})
 	running(t, a.API(), register(t, a.API(), "raw_exec"))
-	left := owned{dir: a.dir, allocations: names(filepath.Join(a.dir, "client/alloc"))}
+	left := nomadLeftovers{dir: a.dir, allocations: names(filepath.Join(a.dir, "client/alloc"))}
 	if err := a.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestLeftoversOfATestAreRemoved(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s != nil { // nil: another test has it, and removes what was left
+		if s != nil { // nil means another test has it, and removes what was left
 			s.usable()
 			if err := s.free(); err != nil {
 				t.Fatal(err)
@@ -225,7 +225,7 @@ func TestTheCommandLeavesNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			own := owned{dir: filepath.Dir(self.Config["DataDir"].(string)), allocations: []string{allocation.ID}}
+			own := nomadLeftovers{dir: filepath.Dir(self.Config["DataDir"].(string)), allocations: []string{allocation.ID}}
 			wait.For(t, "its logmon runs", func() bool { return own.logmons() == 1 })
 			if err := cmd.Process.Signal(signal); err != nil {
 				t.Fatal(err)
@@ -247,7 +247,7 @@ func TestTheCommandLeavesNothing(t *testing.T) {
 }
 
 // logmons counts the processes that read tasks' logs.
-func (o owned) logmons() int {
+func (o nomadLeftovers) logmons() int {
 	count := 0
 	for _, pid := range o.processes() {
 		if args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); bytes.HasSuffix(args, []byte("\x00logmon\x00")) {

@@ -21,7 +21,7 @@ func sweep(dir string) error {
 		return fmt.Errorf("%s isn't the directory of a Nomad", dir)
 	}
 	// Read before the files are removed: allocations have the names of their cgroups.
-	own := owned{dir: dir, allocations: append(names(filepath.Join(dir, "client/alloc")), names(filepath.Join(dir, "second/alloc"))...)}
+	own := nomadLeftovers{dir: dir, allocations: append(names(filepath.Join(dir, "client/alloc")), names(filepath.Join(dir, "second/alloc"))...)}
 	err := own.killAll()
 	own.unmount()
 	own.removeGroups()
@@ -41,15 +41,15 @@ func names(dir string) []string {
 	return all
 }
 
-// owned recognises what belongs to a Nomad.
-type owned struct {
+// nomadLeftovers recognises what belongs to a Nomad.
+type nomadLeftovers struct {
 	dir         string
 	allocations []string
 }
 
 // killAll kills Nomad's processes until there are none. Processes that they start meanwhile are
 // found in the next round.
-func (o owned) killAll() error {
+func (o nomadLeftovers) killAll() error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	var left []int
@@ -65,7 +65,7 @@ func (o owned) killAll() error {
 }
 
 // processes returns the ids of Nomad's processes, except this one.
-func (o owned) processes() []int {
+func (o nomadLeftovers) processes() []int {
 	entries, _ := os.ReadDir("/proc")
 	var found []int
 	for _, e := range entries {
@@ -80,7 +80,7 @@ func (o owned) processes() []int {
 // owns reports whether a process belongs to this Nomad. It is in a cgroup of one of its allocations
 // or containers. Or it is a helper of Nomad or Docker with this Nomad's directory in its arguments
 // or variables.
-func (o owned) owns(proc string) bool {
+func (o nomadLeftovers) owns(proc string) bool {
 	if stat, err := os.ReadFile(filepath.Join(proc, "stat")); err != nil || strings.Contains(string(stat), ") Z ") {
 		return false // a zombie is dead; its parent reaps it
 	}
@@ -110,12 +110,12 @@ func words(proc string) string {
 }
 
 // names reports whether a cgroup's path has this Nomad's directory or one of its allocations.
-func (o owned) names(text string) bool {
+func (o nomadLeftovers) names(text string) bool {
 	return strings.Contains(text, "/"+filepath.Base(o.dir)+"/") || slices.ContainsFunc(o.allocations, func(id string) bool { return strings.Contains(text, id) })
 }
 
 // unmount unmounts everything below its directory, the innermost first.
-func (o owned) unmount() {
+func (o nomadLeftovers) unmount() {
 	table, _ := os.ReadFile("/proc/self/mountinfo")
 	var mounts []string
 	for line := range strings.Lines(string(table)) {
@@ -130,7 +130,7 @@ func (o owned) unmount() {
 
 // removeGroups removes the cgroups of its allocations and containers. It doesn't touch others'
 // cgroups, even empty ones.
-func (o owned) removeGroups() {
+func (o nomadLeftovers) removeGroups() {
 	var groups []string
 	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() && o.names(path+"/") {

@@ -39,7 +39,7 @@ func TestParseReadsBlocksLinksAndAnchors(t *testing.T) {
 func TestOnlyMakeRunAloneStartsTheServer(t *testing.T) {
 	for text, want := range map[string]bool{"make run\n": true, "make run   # serves\n": true, "make run DATA=x\n": false, "make run\nls\n": false} {
 		if got := (Block{Located: Located{Text: text}, Language: "sh"}).MakesRun(); got != want {
-			t.Errorf("%q: %v", text, got)
+			t.Errorf("%q: got %v, want %v", text, got, want)
 		}
 	}
 }

@@ -31,7 +31,7 @@ type Server struct {
 	host    string // of loopback; this process's own, so that nothing takes the port between a Kill and a Run
 	port    int
 	account *syscall.Credential // PostgreSQL refuses to run as root
-	process *exec.Cmd           // nil: it isn't running
+	process *exec.Cmd           // nil means it isn't running
 	input   io.Closer           // closing it ends PostgreSQL
 	ended   chan struct{}       // closed when it has ended
 }

@@ -22,27 +22,27 @@ func title(node *kong.Node) string {
 }
 
 // summary lists all commands.
-func (b *Book) summary() string {
+func (r *Reference) summary() string {
 	t := table{head: []string{"command", "what"}}
-	for _, name := range b.commands.names {
-		node := b.commands.items[name]
+	for _, name := range r.commands.names {
+		node := r.commands.items[name]
 		t.add("["+title(node)+"](#"+strings.ReplaceAll(title(node), " ", "-")+")", prose(node.Help))
 	}
 	return t.String()
 }
 
 // sharedFlags has flags that many commands have, each from the first command with it.
-func (b *Book) sharedFlags(names []string) (string, error) {
+func (r *Reference) sharedFlags(names []string) (string, error) {
 	var flags []*kong.Flag
 	for _, name := range names {
 		found := false
-		for _, command := range b.commands.names {
-			node := b.commands.items[command]
+		for _, command := range r.commands.names {
+			node := r.commands.items[command]
 			at := slices.IndexFunc(node.Flags, func(f *kong.Flag) bool { return f.Name == name })
 			if command == "serve" || command == "doctor" || at < 0 {
 				continue
 			}
-			b.shared[name], found = node.Flags[at].Help, true
+			r.shared[name], found = node.Flags[at].Help, true
 			flags = append(flags, node.Flags[at])
 			break
 		}
@@ -68,7 +68,7 @@ func flagsTable(flags []*kong.Flag) string {
 	return t.String()
 }
 
-func (b *Book) command(node *kong.Node) string {
+func (r *Reference) command(node *kong.Node) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "### %s\n\n%s\n\n%s\n%s\n", title(node), wrap(prose(node.Help), 100), "```text\nrockpool "+node.Summary()+"\n```\n", detail(node.Detail))
 	arguments := table{head: []string{"argument", "what"}}
@@ -78,8 +78,8 @@ func (b *Book) command(node *kong.Node) string {
 	fmt.Fprintf(&out, "%s\n", arguments)
 	shares := false
 	flags := slices.DeleteFunc(slices.Clone(node.Flags), func(f *kong.Flag) bool {
-		_, isSetting := b.settings.items[f.Name]
-		help, isShared := b.shared[f.Name]
+		_, isSetting := r.settings.items[f.Name]
+		help, isShared := r.shared[f.Name]
 		isShared = isShared && help == f.Help
 		shares = shares || isShared
 		return f.Hidden || f.Name == "help" || isShared || isSetting && node.Name == "serve"
@@ -148,11 +148,11 @@ func exitTable(lines []string) string {
 }
 
 // exitCodes has the exit codes in a command's help.
-func (b *Book) exitCodes(names []string) (string, error) {
-	if len(names) != 1 || b.commands.items[names[0]] == nil {
+func (r *Reference) exitCodes(names []string) (string, error) {
+	if len(names) != 1 || r.commands.items[names[0]] == nil {
 		return "", fmt.Errorf("there is no command %q", names)
 	}
-	_, after, found := strings.Cut(b.commands.items[names[0]].Detail, "Exit codes")
+	_, after, found := strings.Cut(r.commands.items[names[0]].Detail, "Exit codes")
 	if !found {
 		return "", fmt.Errorf("the help of %s has no exit codes", names[0])
 	}

@@ -29,8 +29,8 @@ type Metric struct {
 	Labels           []string
 }
 
-// A Book has the generated parts. It isn't safe for concurrent use.
-type Book struct {
+// A Reference has the generated parts. It isn't safe for concurrent use.
+type Reference struct {
 	settings  list[*kong.Flag]
 	commands  list[*kong.Node]
 	metrics   list[Metric]
@@ -51,21 +51,21 @@ type group struct {
 	flags   []*kong.Flag
 }
 
-// New returns a book of these sources.
-func New(s Sources) *Book {
-	b := &Book{schema: s.Schema, retryable: s.Retryable, shared: map[string]string{}}
+// New returns the reference of these sources.
+func New(s Sources) *Reference {
+	r := &Reference{schema: s.Schema, retryable: s.Retryable, shared: map[string]string{}}
 	for _, flag := range s.Settings {
 		if !flag.Hidden && flag.Name != "help" && flag.Name != "config" {
-			b.settings.add(flag.Name, flag)
+			r.settings.add(flag.Name, flag)
 		}
 	}
 	for _, node := range s.Commands.Leaves(true) {
-		b.commands.add(commandName(node), node)
+		r.commands.add(commandName(node), node)
 	}
 	for _, m := range s.Metrics {
-		b.metrics.add(m.Name, m)
+		r.metrics.add(m.Name, m)
 	}
-	for root, fields := range map[*ast.Definition]*list[*ast.FieldDefinition]{s.Schema.Query: &b.queries, s.Schema.Mutation: &b.mutations, s.Schema.Subscription: &b.changes} {
+	for root, fields := range map[*ast.Definition]*list[*ast.FieldDefinition]{s.Schema.Query: &r.queries, s.Schema.Mutation: &r.mutations, s.Schema.Subscription: &r.changes} {
 		if root == nil {
 			continue
 		}
@@ -77,11 +77,11 @@ func New(s Sources) *Book {
 	}
 	for _, d := range s.Schema.Types {
 		if !d.BuiltIn && d != s.Schema.Query && d != s.Schema.Mutation && d != s.Schema.Subscription {
-			b.types.add(d.Name, d)
+			r.types.add(d.Name, d)
 		}
 	}
-	slices.Sort(b.types.names)
-	return b
+	slices.Sort(r.types.names)
+	return r
 }
 
 var directive = regexp.MustCompile(`(?s)<!-- generate ([a-z-]+)(.*?)-->\n(.*?)<!-- end -->`)
@@ -92,7 +92,7 @@ var directive = regexp.MustCompile(`(?s)<!-- generate ([a-z-]+)(.*?)-->\n(.*?)<!
 //	<!-- end -->
 //
 // A name may be a pattern of [path.Match], for everything that no part has named yet.
-func (b *Book) Fill(page string) (string, error) {
+func (r *Reference) Fill(page string) (string, error) {
 	var failed []error
 	heading := ""
 	rest := page
@@ -108,7 +108,7 @@ func (b *Book) Fill(page string) (string, error) {
 			}
 		}
 		kind, names := rest[at[2]:at[3]], strings.Fields(rest[at[4]:at[5]])
-		part, err := b.part(kind, heading, names)
+		part, err := r.part(kind, heading, names)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s %s: %w", heading, kind, err))
 		}
@@ -123,40 +123,40 @@ func (b *Book) Fill(page string) (string, error) {
 }
 
 // Unused returns an error that names everything that no page has.
-func (b *Book) Unused() error {
-	return errors.Join(b.settings.unused("setting"), b.commands.unused("command"), b.metrics.unused("metric"), b.queries.unused("query"),
-		b.mutations.unused("mutation"), b.changes.unused("subscription"), b.types.unused("type"))
+func (r *Reference) Unused() error {
+	return errors.Join(r.settings.unused("setting"), r.commands.unused("command"), r.metrics.unused("metric"), r.queries.unused("query"),
+		r.mutations.unused("mutation"), r.changes.unused("subscription"), r.types.unused("type"))
 }
 
-func (b *Book) part(kind, heading string, names []string) (string, error) {
+func (r *Reference) part(kind, heading string, names []string) (string, error) {
 	switch kind {
 	case "settings":
-		return each(&b.settings, names, func(flags []*kong.Flag) string {
-			b.groups = append(b.groups, group{heading, flags})
+		return each(&r.settings, names, func(flags []*kong.Flag) string {
+			r.groups = append(r.groups, group{heading, flags})
 			return settingsTable(flags)
 		})
 	case "summary":
-		return b.summary(), nil
+		return r.summary(), nil
 	case "shared-flags":
-		return b.sharedFlags(names)
+		return r.sharedFlags(names)
 	case "commands":
-		return each(&b.commands, names, joined(b.command))
+		return each(&r.commands, names, joined(r.command))
 	case "exit-codes":
-		return b.exitCodes(names)
+		return r.exitCodes(names)
 	case "metrics":
-		return each(&b.metrics, names, metricsTable)
+		return each(&r.metrics, names, metricsTable)
 	case "queries":
-		return each(&b.queries, names, joined(b.operation("Query")))
+		return each(&r.queries, names, joined(r.operation("Query")))
 	case "mutations":
-		return each(&b.mutations, names, joined(b.operation("Mutation")))
+		return each(&r.mutations, names, joined(r.operation("Mutation")))
 	case "subscriptions":
-		return each(&b.changes, names, joined(b.operation("Subscription")))
+		return each(&r.changes, names, joined(r.operation("Subscription")))
 	case "types":
-		return each(&b.types, names, joined(b.definition))
+		return each(&r.types, names, joined(r.definition))
 	case "values":
-		return b.values(names)
+		return r.values(names)
 	case "error-codes":
-		return b.errorCodes()
+		return r.errorCodes()
 	}
 	return "", errors.New("there is no such kind of part")
 }

@@ -51,7 +51,7 @@ enum Color { "Like fire." RED }
 enum ErrorCode { "Too much." LIMIT_EXCEEDED "No." FORBIDDEN }
 `
 
-func newBook(t *testing.T) *Book {
+func newReference(t *testing.T) *Reference {
 	t.Helper()
 	flags, err := kong.New(&settings{})
 	if err != nil {
@@ -90,7 +90,7 @@ func TestPartsAreGenerated(t *testing.T) {
 		{"error-codes", []string{"| `LIMIT_EXCEEDED` | yes | Too much. |", "| `FORBIDDEN` | no | No. |"}},
 	} {
 		t.Run(c.directive, func(t *testing.T) {
-			got, err := newBook(t).Fill("# Page\n\n<!-- generate " + c.directive + " -->\nold\n<!-- end -->\n\nAfter.\n")
+			got, err := newReference(t).Fill("# Page\n\n<!-- generate " + c.directive + " -->\nold\n<!-- end -->\n\nAfter.\n")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -102,7 +102,7 @@ func TestPartsAreGenerated(t *testing.T) {
 			if strings.Contains(got, "old") || !strings.HasPrefix(got, "# Page\n") || !strings.HasSuffix(got, "\n<!-- end -->\n\nAfter.\n") {
 				t.Errorf("wrong around it:\n%s", got)
 			}
-			again, err := newBook(t).Fill(got)
+			again, err := newReference(t).Fill(got)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -124,18 +124,18 @@ func TestWrongPagesAreRefused(t *testing.T) {
 		{"<!-- generate exit-codes walk -->\n<!-- end -->", "no command"},
 		{"<!-- generate shared-flags slow -->\n<!-- end -->", "no command has --slow"},
 	} {
-		if _, err := newBook(t).Fill(c.page); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := newReference(t).Fill(c.page); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.page, err, c.want)
 		}
 	}
 }
 
 func TestMissingThingsAreReported(t *testing.T) {
-	b := newBook(t)
-	if _, err := b.Fill("<!-- generate settings listen keep dir on -->\n<!-- end --><!-- generate types * -->\n<!-- end -->"); err != nil {
+	r := newReference(t)
+	if _, err := r.Fill("<!-- generate settings listen keep dir on -->\n<!-- end --><!-- generate types * -->\n<!-- end -->"); err != nil {
 		t.Fatal(err)
 	}
-	err := b.Unused()
+	err := r.Unused()
 	want := "no page has the setting names\nno page has the command run\nno page has the metric rockpool_a_total\nno page has the query things"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v", err)
@@ -143,7 +143,7 @@ func TestMissingThingsAreReported(t *testing.T) {
 }
 
 func TestSharedFlagsAreDescribedOnce(t *testing.T) {
-	got, err := newBook(t).Fill("<!-- generate shared-flags server -->\n<!-- end -->\n<!-- generate commands run -->\n<!-- end -->")
+	got, err := newReference(t).Fill("<!-- generate shared-flags server -->\n<!-- end -->\n<!-- generate commands run -->\n<!-- end -->")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,8 +153,8 @@ func TestSharedFlagsAreDescribedOnce(t *testing.T) {
 }
 
 func TestExampleHasEveryDefault(t *testing.T) {
-	b := newBook(t)
-	if _, err := b.Fill("## First\n<!-- generate settings listen keep -->\n<!-- end -->\n## Second\n<!-- generate settings * -->\n<!-- end -->"); err != nil {
+	r := newReference(t)
+	if _, err := r.Fill("## First\n<!-- generate settings listen keep -->\n<!-- end -->\n## Second\n<!-- generate settings * -->\n<!-- end -->"); err != nil {
 		t.Fatal(err)
 	}
 	want := `# Head.
@@ -178,7 +178,7 @@ on: false
 # Names.
 names: [a, b]
 `
-	if diff := cmp.Diff(want, b.Example("Head.")); diff != "" {
+	if diff := cmp.Diff(want, r.Example("Head.")); diff != "" {
 		t.Error(diff)
 	}
 }

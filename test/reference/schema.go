@@ -8,13 +8,13 @@ import (
 )
 
 // operation returns what writes a query, mutation or subscription.
-func (b *Book) operation(kind string) func(*ast.FieldDefinition) string {
+func (r *Reference) operation(kind string) func(*ast.FieldDefinition) string {
 	return func(f *ast.FieldDefinition) string {
 		t := table{head: []string{"argument", "type", "what"}}
 		for _, a := range f.Arguments {
-			t.add(code(a.Name), b.typeLink(a.Type), prose(flat(a.Description)))
+			t.add(code(a.Name), r.typeLink(a.Type), prose(flat(a.Description)))
 		}
-		return fmt.Sprintf("### %s %s\n\n%s\n\nReturns %s.\n\n%s", kind, f.Name, paragraphs("", f.Description), b.typeLink(f.Type), t)
+		return fmt.Sprintf("### %s %s\n\n%s\n\nReturns %s.\n\n%s", kind, f.Name, paragraphs("", f.Description), r.typeLink(f.Type), t)
 	}
 }
 
@@ -31,16 +31,16 @@ func paragraphs(prefix, text string) string {
 func flat(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // typeLink returns a type with a link to its definition, if the page has one.
-func (b *Book) typeLink(t *ast.Type) string {
+func (r *Reference) typeLink(t *ast.Type) string {
 	text := code(t.String())
-	if _, own := b.types.items[t.Name()]; own {
+	if _, own := r.types.items[t.Name()]; own {
 		return "[" + text + "](#" + strings.ToLower(t.Name()) + ")"
 	}
 	return text
 }
 
 // definition writes a type.
-func (b *Book) definition(d *ast.Definition) string {
+func (r *Reference) definition(d *ast.Definition) string {
 	kind := map[ast.DefinitionKind]string{ast.Object: "Type", ast.Interface: "Interface", ast.Union: "Union", ast.Enum: "Enum", ast.InputObject: "Input", ast.Scalar: "Scalar"}[d.Kind]
 	kinds := []string{kind}
 	for _, name := range d.Interfaces {
@@ -64,7 +64,7 @@ func (b *Book) definition(d *ast.Definition) string {
 		if len(arguments) > 0 {
 			name += "(" + strings.Join(arguments, ", ") + ")"
 		}
-		t.add(code(name), b.typeLink(f.Type), strings.Join(whats, "<br>"))
+		t.add(code(name), r.typeLink(f.Type), strings.Join(whats, "<br>"))
 	}
 	return head + t.String()
 }
@@ -78,21 +78,21 @@ func enumTable(d *ast.Definition) string {
 }
 
 // values has the values of an enum, which another page may have as well.
-func (b *Book) values(names []string) (string, error) {
-	if len(names) != 1 || b.types.items[names[0]] == nil || b.types.items[names[0]].Kind != ast.Enum {
+func (r *Reference) values(names []string) (string, error) {
+	if len(names) != 1 || r.types.items[names[0]] == nil || r.types.items[names[0]].Kind != ast.Enum {
 		return "", fmt.Errorf("there is no enum %q", names)
 	}
-	return enumTable(b.types.items[names[0]]), nil
+	return enumTable(r.types.items[names[0]]), nil
 }
 
-func (b *Book) errorCodes() (string, error) {
-	d := b.types.items["ErrorCode"]
+func (r *Reference) errorCodes() (string, error) {
+	d := r.types.items["ErrorCode"]
 	if d == nil {
 		return "", fmt.Errorf("there is no enum ErrorCode")
 	}
 	t := table{head: []string{"code", "retryable", "what it means, and what to do"}}
 	for _, v := range d.EnumValues {
-		t.add(code(v.Name), map[bool]string{true: "yes", false: "no"}[b.retryable(v.Name)], prose(flat(v.Description)))
+		t.add(code(v.Name), map[bool]string{true: "yes", false: "no"}[r.retryable(v.Name)], prose(flat(v.Description)))
 	}
 	return t.String(), nil
 }

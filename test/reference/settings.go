@@ -63,10 +63,10 @@ func settingsTable(flags []*kong.Flag) string {
 
 // Example returns a settings file with every setting and its default, by the groups of the page that
 // Fill has read.
-func (b *Book) Example(head string) string {
+func (r *Reference) Example(head string) string {
 	var out strings.Builder
 	out.WriteString(comment(head))
-	for _, group := range b.groups {
+	for _, group := range r.groups {
 		fmt.Fprintf(&out, "\n# == %s ==\n", group.heading)
 		for _, flag := range group.flags {
 			s := settingOf(flag)

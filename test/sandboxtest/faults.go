@@ -2,15 +2,15 @@ package sandboxtest
 
 import "testing"
 
-// Deaths are the places of a create at which a helper of [Dying] is killed.
+// Deaths are the stages of a create at which a helper of [Dying] is killed.
 var Deaths = []string{"state", "process", "checked", "running"}
 
-// Dying returns a rockpool-sandbox that gets SIGKILL when a create reaches a place. At "state" the
+// Dying returns a rockpool-sandbox that gets SIGKILL when a create reaches a stage. At "state" the
 // directory of its state exists; at "process" its first process exists, and waits. At "checked" its
 // limits were read back and its network exists; at "running" its agent runs.
-func Dying(t testing.TB, place string) []byte {
+func Dying(t testing.TB, stage string) []byte {
 	t.Helper()
-	return helperWithout(t, "life:"+place)
+	return helperWithout(t, "life:"+stage)
 }
 
 // Straying returns a rockpool-sandbox whose sandboxes' first processes move to another cgroup,
@@ -35,8 +35,8 @@ import (
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 )
 
-func dieAt(place string) {
-	if isWithout("life:" + place) {
+func dieAt(stage string) {
+	if isWithout("life:" + stage) {
 		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 		select {}
 	}

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// failing is a test that records the message that ended it.
-type failing struct {
+// failingTest is a test that records the message that ended it.
+type failingTest struct {
 	testing.TB
 	said string
 }
 
-func (f *failing) Helper() {}
+func (f *failingTest) Helper() {}
 
-func (f *failing) Fatalf(format string, _ ...any) {
+func (f *failingTest) Fatalf(format string, _ ...any) {
 	f.said = format
 	panic(f)
 }
@@ -23,7 +23,7 @@ func (f *failing) Fatalf(format string, _ ...any) {
 // ended runs do and reports whether it ended its test.
 func ended(do func(t testing.TB)) (yes bool) {
 	defer func() { yes = recover() != nil }()
-	do(&failing{})
+	do(&failingTest{})
 	return false
 }
 

@@ -35,7 +35,7 @@ function squeezed() {
     blocks.set(block, [...(blocks.get(block) ?? []), node]);
   }
   for (const [block, nodes] of blocks) {
-    const lines = new Map(); // how wide each is, by its place
+    const lines = new Map(); // how wide each is, by its position
     for (const node of nodes) {
       const range = document.createRange();
       range.selectNodeContents(node);

@@ -51,15 +51,15 @@ func verdict(t *testing.T, code []unix.SockFilter, arch, number uint32, args ...
 	return 0
 }
 
-// A judged call has these arguments, and this result of the filter.
-type judged struct {
+// A judgedCall call has these arguments, and this result of the filter.
+type judgedCall struct {
 	name   string
 	number uint32
 	args   []uint64
 	want   uint32
 }
 
-func judges(t *testing.T, code []unix.SockFilter, calls ...judged) {
+func judges(t *testing.T, code []unix.SockFilter, calls ...judgedCall) {
 	t.Helper()
 	for _, call := range calls {
 		if got := verdict(t, code, architecture, call.number, call.args...); got != call.want {
@@ -72,11 +72,11 @@ func judges(t *testing.T, code []unix.SockFilter, calls ...judged) {
 func TestFilterJudges(t *testing.T) {
 	listed := judgements(false)
 	code := assemble(architecture, &listed, notify)
-	judges(t, code, []judged{
+	judges(t, code, []judgedCall{
 		{"read", unix.SYS_READ, nil, allow},
-		{"a gap", 400, nil, unknown},
-		{"of no use", unix.SYS_CACHESTAT, nil, unknown},
-		{"far beyond", 1 << 20, nil, unknown},
+		{"an unassigned number", 400, nil, unknown},
+		{"cachestat", unix.SYS_CACHESTAT, nil, unknown},
+		{"a number beyond the table", 1 << 20, nil, unknown},
 		{"clone3", unix.SYS_CLONE3, nil, unknown},
 		{"fork", unix.SYS_CLONE, []uint64{uint64(unix.SIGCHLD)}, allow},
 		{"a thread", unix.SYS_CLONE, []uint64{unix.CLONE_VM | unix.CLONE_FS | unix.CLONE_FILES | unix.CLONE_SIGHAND | unix.CLONE_THREAD}, allow},
@@ -86,7 +86,7 @@ func TestFilterJudges(t *testing.T) {
 		{"TIOCSTI", unix.SYS_IOCTL, []uint64{0, unix.TIOCSTI}, refuse},
 		{"TIOCSTI with a high bit", unix.SYS_IOCTL, []uint64{0, unix.TIOCSTI | 1<<40}, refuse},
 		{"TIOCGWINSZ", unix.SYS_IOCTL, []uint64{0, unix.TIOCGWINSZ}, allow},
-		{"which persona", unix.SYS_PERSONALITY, []uint64{0xffffffff}, allow},
+		{"query of the personality", unix.SYS_PERSONALITY, []uint64{0xffffffff}, allow},
 		{"fixed addresses", unix.SYS_PERSONALITY, []uint64{0x0040000}, allow},
 		{"fixed addresses, 32 bits", unix.SYS_PERSONALITY, []uint64{0x0040008}, allow},
 		{"everything executable", unix.SYS_PERSONALITY, []uint64{0x0400000}, refuse},
@@ -102,12 +102,12 @@ func TestFilterJudges(t *testing.T) {
 		{"SIOCBRADDBR, with a high bit", unix.SYS_IOCTL, []uint64{3, 0x89a0 | 1<<32}, noRequest},
 		{"SIOCGIFCONF", unix.SYS_IOCTL, []uint64{0, 0x8912}, allow},
 		{"another filter", unix.SYS_SECCOMP, []uint64{unix.SECCOMP_SET_MODE_FILTER}, invalid},
-		{"what filters can do", unix.SYS_SECCOMP, []uint64{unix.SECCOMP_GET_ACTION_AVAIL}, allow},
+		{"query of filter actions", unix.SYS_SECCOMP, []uint64{unix.SECCOMP_GET_ACTION_AVAIL}, allow},
 		{"another filter, by its older name", unix.SYS_PRCTL, []uint64{unix.PR_SET_SECCOMP, 2}, invalid},
 		{"a core of its own", unix.SYS_PRCTL, []uint64{unix.PR_SCHED_CORE, 1}, invalid},
 		{"a name", unix.SYS_PRCTL, []uint64{unix.PR_SET_NAME}, allow},
-		{"not to be cached", unix.SYS_FADVISE64, []uint64{3, 0, 0, unix.FADV_DONTNEED}, ignore},
-		{"to be read ahead", unix.SYS_FADVISE64, []uint64{3, 0, 0, 3}, allow},
+		{"FADV_DONTNEED", unix.SYS_FADVISE64, []uint64{3, 0, 0, unix.FADV_DONTNEED}, ignore},
+		{"FADV_WILLNEED", unix.SYS_FADVISE64, []uint64{3, 0, 0, 3}, allow},
 		{"memory", unix.SYS_MMAP, []uint64{0, 4096, 3, unix.MAP_ANON | unix.MAP_PRIVATE}, allow},
 		{"huge pages", unix.SYS_MMAP, []uint64{0, 2 << 20, 3, unix.MAP_ANON | unix.MAP_PRIVATE | unix.MAP_HUGETLB}, noMemory},
 		{"a file of huge pages", unix.SYS_MEMFD_CREATE, []uint64{0, unix.MFD_CLOEXEC | unix.MFD_HUGETLB}, noMemory},
@@ -115,7 +115,7 @@ func TestFilterJudges(t *testing.T) {
 		{"a file of huge pages of 2 MiB", unix.SYS_MEMFD_CREATE, []uint64{0, unix.MFD_HUGETLB | 21<<unix.MAP_HUGE_SHIFT}, noMemory},
 		{"a segment of huge pages", unix.SYS_SHMGET, []uint64{0, 2 << 20, 0o1600 | hugeSegment}, noMemory},
 		{"a lock of a process", unix.SYS_FCNTL, []uint64{3, unix.F_SETLK}, allow},
-		{"a lock of nobody", unix.SYS_FCNTL, []uint64{3, unix.F_OFD_SETLK}, invalid},
+		{"a lock of an open file", unix.SYS_FCNTL, []uint64{3, unix.F_OFD_SETLK}, invalid},
 		{"an old limit of cores", unix.SYS_SETRLIMIT, []uint64{unix.RLIMIT_CORE}, ignore},
 		{"a limit of files", unix.SYS_PRLIMIT64, []uint64{0, unix.RLIMIT_NOFILE, 1 << 40, 0}, allow},
 		{"a limit of cores", unix.SYS_PRLIMIT64, []uint64{0, unix.RLIMIT_CORE, 1 << 40, 0}, ignore},
@@ -125,13 +125,13 @@ func TestFilterJudges(t *testing.T) {
 		{"both limits of cores, low in memory", unix.SYS_PRLIMIT64, []uint64{0, unix.RLIMIT_CORE, 4096, 4096}, refuse},
 	}...)
 	if got := verdict(t, code, unix.AUDIT_ARCH_I386, unix.SYS_READ); got != killProcess {
-		t.Errorf("another architecture: %#x", got)
+		t.Errorf("another architecture: got %#x, want %#x", got, killProcess)
 	}
 }
 
 func TestFilterJudgesSockets(t *testing.T) {
 	listed := judgements(false)
-	judges(t, assemble(architecture, &listed, notify), []judged{
+	judges(t, assemble(architecture, &listed, notify), []judgedCall{
 		{"TCP", unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_STREAM, 0}, allow},
 		{"TCP by its number, with flags", unix.SYS_SOCKET, []uint64{unix.AF_INET6, unix.SOCK_STREAM | unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK, unix.IPPROTO_TCP}, allow},
 		{"UDP", unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_UDP}, allow},
@@ -172,10 +172,10 @@ func TestFilterJudgesSockets(t *testing.T) {
 }
 
 func TestFilterOfCommands(t *testing.T) {
-	judges(t, commandFilter, []judged{
+	judges(t, commandFilter, []judgedCall{
 		{"clone3", unix.SYS_CLONE3, nil, unknown},
 		{"another filter", unix.SYS_SECCOMP, []uint64{unix.SECCOMP_SET_MODE_FILTER}, invalid},
-		{"what filters can do", unix.SYS_SECCOMP, []uint64{unix.SECCOMP_GET_ACTION_AVAIL}, allow},
+		{"query of filter actions", unix.SYS_SECCOMP, []uint64{unix.SECCOMP_GET_ACTION_AVAIL}, allow},
 		{"read", unix.SYS_READ, nil, allow},
 	}...)
 }

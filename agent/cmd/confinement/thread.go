@@ -1,10 +1,11 @@
 package confinement
 
 import (
-	"runtime"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/agent/cmd/proc"
 )
 
 // A Thread is a thread of the agent that starts user code. Its bounding set is empty, because a
@@ -28,13 +29,13 @@ func NewThread(root bool) (*Thread, error) {
 func startThread(prepare func() error) (*Thread, error) {
 	t := &Thread{calls: make(chan func())}
 	ready := make(chan error)
-	go func() { // until End, or the program's end
-		runtime.LockOSThread() // Go starts no other thread from a locked one, and ends it with its goroutine
+	proc.StartThread(func() bool { // until End, or the program's end; Go starts no other thread from it
 		ready <- prepare()
 		for call := range t.calls {
 			call()
 		}
-	}()
+		return false
+	})
 	return t, <-ready
 }
 

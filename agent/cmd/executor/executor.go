@@ -19,7 +19,6 @@ import (
 	"github.com/rockpool/rockpool/agent/cmd/confinement"
 	"github.com/rockpool/rockpool/agent/cmd/files"
 	"github.com/rockpool/rockpool/agent/cmd/groups"
-	"github.com/rockpool/rockpool/agent/cmd/kernelmemory"
 	"github.com/rockpool/rockpool/agent/cmd/launch"
 	"github.com/rockpool/rockpool/agent/cmd/namespaces"
 	"github.com/rockpool/rockpool/agent/cmd/process"
@@ -122,10 +121,10 @@ func newExecutor(o Options) (*executor, error) {
 	// The filter must allow the system calls that package launch needs, so this is decided first.
 	forks := launch.CanFork()
 	ownNetwork := os.Getpid() == 1 && o.Guest == nil && !o.Task && !o.SharedNetwork
-	var connections *kernelmemory.Connections
+	var connections *groups.Connections
 	if ownNetwork {
 		var err error
-		if connections, err = kernelmemory.OpenConnections(); err != nil { // before the filter forbids it
+		if connections, err = groups.OpenConnections(); err != nil { // before the filter forbids it
 			return nil, err
 		}
 	}
@@ -140,7 +139,7 @@ func newExecutor(o Options) (*executor, error) {
 	if o.Groups == "" { // else commands can't use up the agent's processes
 		spareThreads(usualThreads)
 	}
-	c := process.Config{Thread: thread, Guest: o.Guest, RunnerGroup: o.RunnerGroup, Connections: connections, OwnIPC: kernelmemory.OwnsIPC() && !o.SharedIPC, NoRoot: o.NoRoot}
+	c := process.Config{Thread: thread, Guest: o.Guest, RunnerGroup: o.RunnerGroup, Connections: connections, OwnIPC: groups.OwnsIPC() && !o.SharedIPC, NoRoot: o.NoRoot}
 	fork := func(group int) launch.Func { return launch.Into(group, o.OpenFiles) }
 	switch {
 	case forks && o.Guest != nil:
@@ -157,7 +156,7 @@ func newExecutor(o Options) (*executor, error) {
 		own = []string{o.Workspace, "/tmp"}
 	}
 	var err error
-	if c.Locks, err = kernelmemory.OpenLocks(); err != nil {
+	if c.Locks, err = groups.OpenLocks(); err != nil {
 		return nil, err
 	}
 	if o.Groups != "" {

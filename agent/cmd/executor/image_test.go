@@ -15,11 +15,11 @@ func TestImageVariablesReachCommands(t *testing.T) {
 		t.Errorf("%q in %q, want %q in /app", got.Env, got.Dir, want)
 	}
 	if got := i.complete(agent.Start{Dir: "x"}); got.Dir != "x" {
-		t.Errorf("an execution's own directory becomes %q", got.Dir)
+		t.Errorf("an execution's own directory becomes %q, want \"x\"", got.Dir)
 	}
 	for _, dir := range []string{"/", "/workspace", "/tmp/x"} {
 		if got := imageOf(nil, dir, "/workspace", "/tmp").dir; got != "" {
-			t.Errorf("%s is the image's directory, as %q", dir, got)
+			t.Errorf("%s is the image's directory, as %q, want \"\"", dir, got)
 		}
 	}
 	var none *image

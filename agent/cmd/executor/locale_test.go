@@ -34,7 +34,7 @@ func TestLacksLocale(t *testing.T) {
 			}
 		}
 		if got := lacksLocale(root); got != test.lacks {
-			t.Errorf("%s: %t", test.name, got)
+			t.Errorf("%s: got %t, want %t", test.name, got, test.lacks)
 		}
 	}
 }
@@ -64,7 +64,7 @@ func TestLacksLocaleReadsArchives(t *testing.T) {
 			t.Fatalf("%v: %s", err, out)
 		}
 		if got := lacksLocale(root); got != lacks {
-			t.Errorf("an archive with %s: %t", name, got)
+			t.Errorf("an archive with %s: %t, want %t", name, got, lacks)
 		}
 	}
 }

@@ -40,14 +40,14 @@ func isBelow(p, dir string) bool {
 // and the update. The check is for the client's mistakes; later problems are reported as failures.
 type checker struct {
 	plan
-	workspace unix.Stat_t       // identifies it, whatever path leads there
-	places    map[string]*place // inspected directories
-	files     map[string]bool   // paths that will be files
-	dirs      map[string]bool   // paths that will be directories
+	workspace   unix.Stat_t           // identifies it, whatever path leads there
+	directories map[string]*directory // inspected directories
+	files       map[string]bool       // paths that will be files
+	dirs        map[string]bool       // paths that will be directories
 }
 
-// A place is a directory that exists or will be created.
-type place struct {
+// A directory is one that exists or will be created.
+type directory struct {
 	exists bool
 	fails  *agent.Error // why no entry can be created there, nil if that is possible
 }
@@ -56,7 +56,7 @@ func (f *Files) check(update agent.Update) (*plan, error) {
 	if n := len(update.Empty) + len(update.Delete) + len(update.Write); n > maxPaths {
 		return nil, &agent.Error{Code: agent.ErrTooMany, Field: "write", Message: "an update may have at most 10000 paths: split it"}
 	}
-	c := &checker{plan: plan{files: f, update: update}, places: map[string]*place{}, files: map[string]bool{}, dirs: map[string]bool{}}
+	c := &checker{plan: plan{files: f, update: update}, directories: map[string]*directory{}, files: map[string]bool{}, dirs: map[string]bool{}}
 	if err := unix.Stat(f.workspace, &c.workspace); err != nil {
 		return nil, pathError(f.workspace, err)
 	}
@@ -193,7 +193,7 @@ func (c *checker) checkWrite(w agent.Write) *agent.Error {
 	if e := c.parents(dir); e != nil {
 		return e
 	}
-	at := c.place(dir)
+	at := c.directory(dir)
 	switch {
 	case at.fails != nil:
 		copied := *at.fails
@@ -251,40 +251,40 @@ func (c *checker) target(dir, name string, directory bool) *agent.Error {
 	return nil
 }
 
-// place inspects a directory in which an entry will be written. It does so once for each directory.
-func (c *checker) place(dir string) *place {
-	if p := c.places[dir]; p != nil {
+// directory inspects a directory in which an entry will be written. It does so once for each directory.
+func (c *checker) directory(dir string) *directory {
+	if p := c.directories[dir]; p != nil {
 		return p
 	}
 	p := c.inspect(dir)
-	c.places[dir] = p
+	c.directories[dir] = p
 	return p
 }
 
-// inspect does the work of place for a directory that wasn't inspected before.
-func (c *checker) inspect(dir string) *place {
+// inspect does the work of directory for a directory that wasn't inspected before.
+func (c *checker) inspect(dir string) *directory {
 	// It will be created again, so only the directory above it matters.
 	if c.deleted(dir) {
-		return &place{fails: c.place(path.Dir(dir)).fails}
+		return &directory{fails: c.directory(path.Dir(dir)).fails}
 	}
 	fd, err := c.plan.files.open(dir, unix.O_PATH|unix.O_DIRECTORY)
 	if err == nil {
 		defer func() { _ = unix.Close(fd) }()
-		return &place{exists: true, fails: writable(fd)}
+		return &directory{exists: true, fails: writable(fd)}
 	}
 	if err == unix.ENOTDIR {
-		return &place{fails: &agent.Error{Code: agent.ErrWrongType, Message: "is below an entry that isn't a directory"}}
+		return &directory{fails: &agent.Error{Code: agent.ErrWrongType, Message: "is below an entry that isn't a directory"}}
 	}
 	if err != unix.ENOENT {
-		return &place{fails: pathError("", err)}
+		return &directory{fails: pathError("", err)}
 	}
-	above := c.place(path.Dir(dir))
+	above := c.directory(path.Dir(dir))
 	if above.fails != nil || !above.exists {
-		return &place{fails: above.fails}
+		return &directory{fails: above.fails}
 	}
 	// It doesn't exist, or is a dangling link.
 	if e := c.target(path.Dir(dir), path.Base(dir), true); e != nil {
-		return &place{fails: &agent.Error{Code: agent.ErrWrongType, Message: "is below an entry that isn't a directory"}}
+		return &directory{fails: &agent.Error{Code: agent.ErrWrongType, Message: "is below an entry that isn't a directory"}}
 	}
-	return &place{}
+	return &directory{}
 }

@@ -73,8 +73,8 @@ func (w *watcher) event(ctx context.Context, wd int32, mask uint32, name string)
 
 const mostPending = 256 << 10
 
-// pending are the changes to report, merged for each path.
-type pending struct {
+// pendingChanges are the changes to report, merged for each path.
+type pendingChanges struct {
 	paths map[string]*pendingPath
 	order []string // paths, by their first change
 	count int      // changes, at most
@@ -92,7 +92,7 @@ type pendingPath struct {
 
 // add merges a change with those of the same path before it. After changes were lost it does
 // nothing.
-func (p *pending) add(path string, kind agent.ChangeKind, directory bool) {
+func (p *pendingChanges) add(path string, kind agent.ChangeKind, directory bool) {
 	if p.lost {
 		return
 	}
@@ -128,18 +128,18 @@ func (p *pending) add(path string, kind agent.ChangeKind, directory bool) {
 }
 
 // room counts changes and bytes. Beyond the limits it drops all of them.
-func (p *pending) room(changes, bytes int) bool {
+func (p *pendingChanges) room(changes, bytes int) bool {
 	p.count, p.bytes = p.count+changes, p.bytes+bytes
 	if p.count <= agent.MaxChanges && p.bytes <= mostPending {
 		return true
 	}
-	*p = pending{lost: true}
+	*p = pendingChanges{lost: true}
 	return false
 }
 
 // drop forgets the changes below a directory that is removed: later changes there come after the
 // removal.
-func (p *pending) drop(directory string) {
+func (p *pendingChanges) drop(directory string) {
 	p.order = slices.DeleteFunc(p.order, func(path string) bool {
 		if !isBelow(path, directory) {
 			return false
@@ -153,7 +153,7 @@ func (p *pending) drop(directory string) {
 	})
 }
 
-func (p *pending) take() agent.Changes {
+func (p *pendingChanges) take() agent.Changes {
 	changes := agent.Changes{Lost: p.lost}
 	for _, path := range p.order {
 		now := p.paths[path]
@@ -162,6 +162,6 @@ func (p *pending) take() agent.Changes {
 		}
 		changes.Changes = append(changes.Changes, agent.Change{Path: []byte(path), Kind: now.kind})
 	}
-	*p = pending{}
+	*p = pendingChanges{}
 	return changes
 }

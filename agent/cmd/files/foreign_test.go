@@ -75,7 +75,7 @@ func TestThreadsRegainTheirRights(t *testing.T) {
 			t.Error("the effective ids can't be set")
 		}
 		if _, err := open(); err != unix.EACCES {
-			t.Errorf("with effective ids, a file of root's alone is opened: %v", err)
+			t.Errorf("with effective ids, a file of root's alone is opened: got %v, want %v", err, unix.EACCES)
 		}
 		if !setEffective(unix.SYS_SETRESUID, 0) || !setEffective(unix.SYS_SETRESGID, 0) {
 			t.Error("the effective ids can't be reset")

@@ -31,19 +31,19 @@ func (f *Files) WorkingDirectory(dir string) (string, error) {
 // LookUp returns the executable files for a command's name, in the order of PATH. A name with a
 // slash is a path relative to dir, as for exec. The error is for the client.
 func (f *Files) LookUp(name, dir string, env []string) ([]string, error) {
-	places, isPath := []string{""}, strings.Contains(name, "/")
+	dirs, isPath := []string{""}, strings.Contains(name, "/")
 	if !isPath {
-		places = strings.Split(searchPath(env), ":")
+		dirs = strings.Split(searchPath(env), ":")
 	}
 	var found []string
 	failure := &agent.Error{Code: agent.ErrNotFound, Field: "argv", Path: name, Message: "command not found"}
-	for _, place := range places {
+	for _, in := range dirs {
 		file := name
 		if !isPath {
-			if place == "" {
-				place = "." // as in POSIX
+			if in == "" {
+				in = "." // as in POSIX
 			}
-			file = place + "/" + name
+			file = in + "/" + name
 		}
 		at := file
 		if !path.IsAbs(file) {

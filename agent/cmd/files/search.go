@@ -190,7 +190,7 @@ func (s *search) file(parent int, name string, info agent.FileInfo) {
 	}
 	content := os.NewFile(uintptr(fd), "file")
 	defer func() { _ = content.Close() }()
-	s.reader.Reset(counted{content, &s.read})
+	s.reader.Reset(countingReader{content, &s.read})
 	whole = s.lines(info)
 }
 
@@ -226,13 +226,13 @@ func (s *search) lines(info agent.FileInfo) (whole bool) {
 	}
 }
 
-// counted counts the bytes that are read, also if they are discarded.
-type counted struct {
+// countingReader counts the bytes that are read, also if they are discarded.
+type countingReader struct {
 	from io.Reader
 	n    *int64
 }
 
-func (c counted) Read(p []byte) (int, error) {
+func (c countingReader) Read(p []byte) (int, error) {
 	n, err := c.from.Read(p)
 	*c.n += int64(n)
 	return n, err

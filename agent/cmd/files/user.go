@@ -1,12 +1,11 @@
 package files
 
 import (
-	"runtime"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/agent/cmd/confinement"
+	"github.com/rockpool/rockpool/agent/cmd/proc"
 )
 
 // withRights calls do with the rights that an update or a move has: those of commands or, if it is
@@ -54,27 +53,18 @@ func own(above int, name string, protected bool) error {
 }
 
 // asCommand calls do with a command's rights at files, on a thread of its own. The thread gets its
-// rights back afterwards, or ends. It must not be the process's first thread: a change of its
-// rights clears the parent-death signal.
+// rights back afterwards, or ends.
 func asCommand(do func() (int, error)) (fd int, err error) {
 	ended := make(chan struct{})
-	go func() {
+	proc.StartThread(func() bool {
 		defer close(ended)
-		runtime.LockOSThread()
-		if unix.Gettid() == unix.Getpid() {
-			fd, err = asCommand(do) // on another thread, since this one is occupied meanwhile
-			runtime.UnlockOSThread()
-			return
-		}
 		fd, err = -1, unix.EPERM
 		undo, ok := become(confinement.User, confinement.Group)
 		if ok {
 			fd, err = do()
 		}
-		if undo() {
-			runtime.UnlockOSThread()
-		}
-	}()
+		return undo()
+	})
 	<-ended
 	return fd, err
 }

@@ -80,7 +80,7 @@ type watcher struct {
 	began   bool             // everything is watched
 	later   []string         // deep directories of a walk, whose entries are read at its end
 	budget  int              // entries that may still be inspected for the current batch
-	pending pending
+	pending pendingChanges
 }
 
 // watch reports first when everything is watched, then changes. errOverflow says that some were
@@ -90,7 +90,7 @@ func (w *watcher) watch(ctx context.Context, first agent.Changes, each func(agen
 	if err != nil {
 		return w.tooMany("the kernel has no inotify instance left for this runner: end another watch")
 	}
-	w.fd, w.events, w.dirs, w.bytes, w.pending = fd, os.NewFile(uintptr(fd), "inotify"), map[int32]string{}, 0, pending{}
+	w.fd, w.events, w.dirs, w.bytes, w.pending = fd, os.NewFile(uintptr(fd), "inotify"), map[int32]string{}, 0, pendingChanges{}
 	w.began, w.later, w.budget = false, nil, maxEntries
 	defer func() {
 		_ = w.events.Close()

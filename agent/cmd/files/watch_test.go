@@ -19,8 +19,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A watched collects the reports of a Watch.
-type watched struct {
+// A watchReports collects the reports of a Watch.
+type watchReports struct {
 	t     *testing.T
 	calls chan agent.Changes
 	ended chan error
@@ -28,10 +28,10 @@ type watched struct {
 }
 
 // watch returns when all changes are being watched.
-func watch(t *testing.T, f *Files, wanted agent.Watch) *watched {
+func watch(t *testing.T, f *Files, wanted agent.Watch) *watchReports {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
-	w := &watched{t, make(chan agent.Changes), make(chan error, 1), stop}
+	w := &watchReports{t, make(chan agent.Changes), make(chan error, 1), stop}
 	go func() {
 		w.ended <- f.Watch(ctx, wanted, func(changes agent.Changes) error {
 			select {
@@ -50,7 +50,7 @@ func watch(t *testing.T, f *Files, wanted agent.Watch) *watched {
 }
 
 // until collects changes as "+path", "-path" and "~path" until one of want is among them.
-func (w *watched) until(want ...string) (all []string) {
+func (w *watchReports) until(want ...string) (all []string) {
 	w.t.Helper()
 	for !slices.ContainsFunc(want, func(one string) bool { return slices.Contains(all, one) }) {
 		changes := wait.Receive(w.t, w.calls, fmt.Sprint(want))
@@ -65,7 +65,7 @@ func (w *watched) until(want ...string) (all []string) {
 }
 
 // end returns why the watch ended, and ignores its reports.
-func (w *watched) end() (err error) {
+func (w *watchReports) end() (err error) {
 	w.t.Helper()
 	go func() {
 		for range w.calls {
@@ -129,7 +129,7 @@ func TestWatch(t *testing.T) {
 	flat.until("+last")
 
 	try(t, os.RemoveAll(dir))
-	for name, w := range map[string]*watched{"flat": flat, "all": all} {
+	for name, w := range map[string]*watchReports{"flat": flat, "all": all} {
 		err := w.end()
 		var e *agent.Error
 		if !errors.As(err, &e) || e.Code != agent.ErrNotFound {
@@ -137,7 +137,7 @@ func TestWatch(t *testing.T) {
 		}
 	}
 	if n := f.watched.Load(); n != 0 {
-		t.Errorf("%d directories still count", n)
+		t.Errorf("%d directories still count, want 0", n)
 	}
 }
 
@@ -162,7 +162,7 @@ func TestWatchRefusesUnsuitablePaths(t *testing.T) {
 		}
 	}
 	if n := f.watched.Load(); n != 0 {
-		t.Errorf("%d directories still count", n)
+		t.Errorf("%d directories still count, want 0", n)
 	}
 }
 
@@ -222,7 +222,7 @@ func TestPending(t *testing.T) {
 		{kinds{m, r}, kinds{r}, kinds{r}}, {kinds{r, c}, kinds{m}, kinds{r, c}}, {kinds{r, c, r}, kinds{r}, kinds{r}}, {kinds{m, c}, kinds{c}, kinds{c}}, {kinds{r, m}, kinds{r}, kinds{r}},
 	} {
 		for directory, want := range map[bool]kinds{false: test.want, true: test.directory} {
-			var p pending
+			var p pendingChanges
 			for _, kind := range test.kinds {
 				p.add("p", kind, directory)
 			}
@@ -235,7 +235,7 @@ func TestPending(t *testing.T) {
 			}
 		}
 	}
-	var p pending
+	var p pendingChanges
 	p.add("d/x", m, false)
 	p.add("dx", m, false)
 	for range agent.MaxChanges { // what was below the directory counts no longer
@@ -297,13 +297,13 @@ func TestWatchReportsWhatReplaces(t *testing.T) {
 	w.until("+f/3")
 }
 
-// ending is a context that ends after a number of checks.
-type ending struct {
+// endingContext is a context that ends after a number of checks.
+type endingContext struct {
 	context.Context
 	left atomic.Int64
 }
 
-func (e *ending) Err() error {
+func (e *endingContext) Err() error {
 	if e.left.Add(-1) < 0 {
 		return context.Canceled
 	}
@@ -319,7 +319,7 @@ func TestWatchEndsInTheMiddle(t *testing.T) {
 		for i := range 300 {
 			try(t, os.WriteFile(fmt.Sprintf("%s/%d", away, i), nil, 0o644))
 		}
-		ctx := &ending{Context: t.Context()}
+		ctx := &endingContext{Context: t.Context()}
 		ctx.left.Store(100)
 		calls := 0
 		err := f.Watch(ctx, agent.Watch{Recursive: true}, func(agent.Changes) error {
@@ -342,10 +342,10 @@ func TestWatchEndsInTheMiddle(t *testing.T) {
 	for i := range 300 {
 		try(t, os.WriteFile(fmt.Sprintf("%s/%d", dir, i), nil, 0o644))
 	}
-	ctx := &ending{Context: t.Context()}
+	ctx := &endingContext{Context: t.Context()}
 	ctx.left.Store(100)
 	if err := f.Watch(ctx, agent.Watch{Recursive: true}, func(agent.Changes) error { return errors.New("it watches") }); !errors.Is(err, context.Canceled) {
-		t.Errorf("the first walk: %v", err)
+		t.Errorf("the first walk: got %v, want %v", err, context.Canceled)
 	}
 }
 

@@ -55,7 +55,7 @@ func timeThatNoTickSaw(t *testing.T, controller string, files func(all, user, sy
 	set(9*time.Second, time.Second, 500*time.Millisecond)
 	c.Begin()
 	if got := c.CPU(); got != 0 {
-		t.Errorf("a command has used %v before it began", got)
+		t.Errorf("a command has used %v before it began, want 0", got)
 	}
 	set(9900*time.Millisecond, 1200*time.Millisecond, 500*time.Millisecond)
 	if got := c.CPU(); got != 900*time.Millisecond {

@@ -5,6 +5,10 @@
 // The maker of the runner made the groups, next to the agent's own. A command gets a group of its
 // own while one is free. The kernel then limits and counts it alone. Further commands share one
 // group.
+//
+// The package also limits and frees kernel memory that no group counts. These are file locks, TCP
+// connections that no program has accepted, and System V objects that no process uses any longer.
+// (The filter in package confinement limits netlink sockets.)
 package groups
 
 import (
@@ -115,7 +119,7 @@ func (g *Groups) add(name string, root bool) (*Group, error) {
 		return nil, err
 	}
 	g.all = append(g.all, one)
-	if one.Own() {
+	if one.PerCommand() {
 		g.made++
 	}
 	return one, nil
@@ -163,7 +167,7 @@ func (g *Groups) Now(now *agent.Used) (countsCPU bool) {
 
 // Give returns a group that Take returned, after the last process in it has ended.
 func (g *Groups) Give(one *Group) {
-	if !one.Own() {
+	if !one.PerCommand() {
 		return
 	}
 	one.LimitProcesses(0)
@@ -182,8 +186,8 @@ func (g *Groups) Zygote(t *confinement.Thread) (launch.Func, error) {
 	return g.zygote(t)
 }
 
-// Own reports whether the group is for one command at a time.
-func (g *Group) Own() bool { return g.name != restGroups }
+// PerCommand reports whether the group is for one command at a time.
+func (g *Group) PerCommand() bool { return g.name != restGroups }
 
 // LimitProcesses limits the processes and threads of the group's command, exactly; 0 removes the
 // limit. It reports whether the kernel enforces it now.

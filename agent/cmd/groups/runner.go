@@ -68,8 +68,8 @@ func ownGroupPaths(mounts, own string) (found []groupPath) {
 		}
 	}
 	for line := range strings.Lines(mounts) {
-		place, kind, ok := strings.Cut(strings.TrimSpace(line), " - ")
-		fields, types := strings.Fields(place), strings.Fields(kind)
+		mount, kind, ok := strings.Cut(strings.TrimSpace(line), " - ")
+		fields, types := strings.Fields(mount), strings.Fields(kind)
 		if !ok || len(fields) < 5 || len(types) < 3 {
 			continue
 		}

@@ -69,17 +69,17 @@ func TestRefusedForksAreChargedOnce(t *testing.T) {
 	var u serve.Usage
 	neighbour.End(&u)
 	if u.Refused != 0 {
-		t.Errorf("the neighbour ends with %d", u.Refused)
+		t.Errorf("the neighbour ends with %d, want 0", u.Refused)
 	}
 	bomb.End(&u)
 	if u.Refused != 3 {
-		t.Errorf("the bomb ends with %d", u.Refused)
+		t.Errorf("the bomb ends with %d, want 3", u.Refused)
 	}
 	bomb.Begin()
 	expect("for the next command in the bomb's group", 0, 0)
 	kernel(6, 40, 1)
 	if b := bomb.Refused(); b != 1 {
-		t.Errorf("%d are the next bomb's", b)
+		t.Errorf("%d are the next bomb's, want 1", b)
 	}
 	kernel(6, 0, 20)
 	expect("when its neighbour has grown", 0, 1)

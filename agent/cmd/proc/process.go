@@ -1,6 +1,6 @@
-// Package proc reads information about processes from /proc. It guarantees that the agent itself is
-// never listed. It also allocates little, by system calls and small buffers, since an idle agent
-// keeps memory of each size that it ever allocated.
+// Package proc reads information about processes from /proc, and starts threads. It guarantees that
+// the agent itself is never listed. It also allocates little, by system calls and small buffers,
+// since an idle agent keeps memory of each size that it ever allocated.
 package proc
 
 import (

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/rockpool/rockpool/agent/cmd/groups"
-	"github.com/rockpool/rockpool/agent/cmd/kernelmemory"
 	"github.com/rockpool/rockpool/agent/serve"
 )
 
@@ -53,20 +52,20 @@ func (p *process) Close() serve.Usage {
 	usage := p.starter.reaper.forget(p)
 	switch {
 	case p.alone():
-		usage.Own = true
+		usage.PerCommand = true
 		resident := usage.PeakMemory
 		p.group.End(&usage)
 		if p.warm { // the zygote's group was charged for the pages that it shares
 			usage.PeakMemory = max(usage.PeakMemory, resident)
 		}
 	case p.ownKernel():
-		usage.Own, usage.Refused = true, p.refusedInside()
+		usage.PerCommand, usage.Refused = true, p.refusedInside()
 	case p.counters != nil && p.wasCrowded():
-		var together serve.Usage
-		p.counters.End(&together) // memory and processes can't be attributed to one command
-		usage.Together, usage.OOMKills, usage.Refused = true, together.OOMKills, together.Refused
+		var shared serve.Usage
+		p.counters.End(&shared) // memory and processes can't be attributed to one command
+		usage.Shared, usage.OOMKills, usage.Refused = true, shared.OOMKills, shared.Refused
 	case p.counters != nil:
-		usage.Own = true
+		usage.PerCommand = true
 		p.counters.End(&usage)
 	}
 	p.leaveGroup()
@@ -75,14 +74,14 @@ func (p *process) Close() serve.Usage {
 	if r := p.starter.reaper; p.starter.OwnIPC {
 		r.unreaped(func() {
 			if len(r.marked) == 0 { // no command runs
-				kernelmemory.RemoveSegments()
+				groups.RemoveSegments()
 			}
 		})
 	}
 	return usage
 }
 
-func (p *process) alone() bool { return p.group != nil && p.group.Own() }
+func (p *process) alone() bool { return p.group != nil && p.group.PerCommand() }
 
 func (p *process) leaveGroup() {
 	if p.group != nil {

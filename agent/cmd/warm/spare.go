@@ -16,7 +16,7 @@ import (
 type Spare struct {
 	link
 	pid      int
-	pidfd    int             // -1: none
+	pidfd    int             // -1 means none
 	moved    bool            // it is in its command's group
 	unreaped func(do func()) // as in Warmer
 }
@@ -28,7 +28,7 @@ const (
 
 // Become gives the child all attributes of a command, in a group. No instruction of the command runs before [Spare.Go].
 func (s *Spare) Become(c Command, argv []string, attr *launch.Attr, group *groups.Group) error {
-	if !s.moved && group != nil && group.Own() {
+	if !s.moved && group != nil && group.PerCommand() {
 		if err := s.enter(group); err != nil {
 			return err
 		}

@@ -210,7 +210,7 @@ const sharedGroup = ""
 // group itself, since a move takes up to 12 ms. In version 2 the end of a command freezes all
 // processes of its group, so the child waits elsewhere.
 func groupKey(group *groups.Group) string {
-	if group == nil || !group.Own() || !group.CanHold() {
+	if group == nil || !group.PerCommand() || !group.CanHold() {
 		return sharedGroup
 	}
 	return group.Name()

@@ -133,7 +133,7 @@ def _setup(r):
         return found
 
     def unforkable(earlier):
-        # What a module has made that a child can't have for itself; None: nothing.
+        # What a module has made that a child can't have for itself. None means nothing.
         if len(os.listdir('/proc/self/task')) != 1:
             return 'starts threads, which no child has'
         with open('/proc/self/maps') as maps:

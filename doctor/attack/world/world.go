@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	goruntime "runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/agent/cmd/proc"
 	"github.com/rockpool/rockpool/runtime/backoff"
 )
 
@@ -85,7 +85,7 @@ func New(ctx context.Context) (_ *World, err error) {
 	}
 	w := &World{outside: make(chan func()), ended: make(chan struct{})}
 	thread := make(chan int)
-	go w.runOutside(thread)
+	proc.StartThread(func() bool { return w.runOutside(thread) })
 	tid := <-thread
 	defer func() {
 		if err != nil {
@@ -106,17 +106,17 @@ func New(ctx context.Context) (_ *World, err error) {
 
 // runOutside runs functions on a thread in the network namespace outside of the machine. The
 // namespace ends with the thread and its listeners.
-func (w *World) runOutside(thread chan<- int) {
+func (w *World) runOutside(thread chan<- int) (unchanged bool) {
 	defer close(w.ended)
-	goruntime.LockOSThread() // never unlocked: no other goroutine may run in this namespace
 	if unix.Unshare(unix.CLONE_NEWNET) != nil {
 		thread <- 0
-		return
+		return true
 	}
 	thread <- unix.Gettid()
 	for f := range w.outside {
 		f()
 	}
+	return false
 }
 
 // do calls a function in the network namespace outside of the machine.

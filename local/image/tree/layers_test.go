@@ -62,7 +62,7 @@ func TestOddNames(t *testing.T) {
 	}
 	tr := newBed(t)
 	if err := tr.apply(imagetest.Layer(t, file(strings.Repeat("n", 256), ""))); runtime.CodeOf(err) != runtime.CodeInvalidInput {
-		t.Errorf("a name that no file can have: %v", err)
+		t.Errorf("a name that no file can have: got %v, want INVALID_INPUT", err)
 	}
 }
 

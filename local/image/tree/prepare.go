@@ -128,7 +128,7 @@ func (t *Tree) user(ctx context.Context, home, user string) error {
 			return Invalid(fmt.Sprintf("its user's group %.100q isn't in its /etc/group", user), err)
 		}
 	}
-	swap := swapping{uids: swapped(uid), gids: swapped(gid)}
+	swap := idSwap{uids: swapped(uid), gids: swapped(gid)}
 	if err := t.changeOwners(ctx, swap); err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func invalidInName(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-_.", r)
 }
 
-type swapping struct{ uids, gids map[int]int }
+type idSwap struct{ uids, gids map[int]int }
 
 // swapped returns a map that swaps id and User, if there is something to swap.
 func swapped(id int) map[int]int {
@@ -169,7 +169,7 @@ func swapped(id int) map[int]int {
 	return map[int]int{id: User, User: id}
 }
 
-func (t *Tree) changeOwners(ctx context.Context, swap swapping) error {
+func (t *Tree) changeOwners(ctx context.Context, swap idSwap) error {
 	if t.spec.Alone || swap.uids == nil && swap.gids == nil {
 		return nil
 	}

@@ -94,7 +94,7 @@ func (t *Tree) Close() error { return t.root.Close() }
 func (t *Tree) Layer(ctx context.Context, content io.Reader) error {
 	t.layered = map[uint64]bool{}
 	defer t.leave()
-	content = &metered{func() error { return context.Cause(ctx) }, content, t}
+	content = &meteredReader{func() error { return context.Cause(ctx) }, content, t}
 	reader := tar.NewReader(content)
 	for {
 		header, err := reader.Next()
@@ -234,14 +234,14 @@ func (t *Tree) keepTime(name string, at time.Time) {
 
 func (t *Tree) hash(name string) uint64 { return maphash.String(t.seed, name) }
 
-// A metered reader ends with an error when the unpacking must end, or the layer exceeds the limit.
-type metered struct {
+// A meteredReader reader ends with an error when the unpacking must end, or the layer exceeds the limit.
+type meteredReader struct {
 	ended func() error // returns nil to continue
 	layer io.Reader
 	tree  *Tree
 }
 
-func (m *metered) Read(p []byte) (int, error) {
+func (m *meteredReader) Read(p []byte) (int, error) {
 	if err := m.ended(); err != nil {
 		return 0, err
 	}

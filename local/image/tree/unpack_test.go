@@ -178,7 +178,7 @@ func TestLayersAreApplied(t *testing.T) {
 	}
 	for _, name := range []string{"security.capability", "trusted.x"} {
 		if _, err := unix.Getxattr(own, name, value); err != unix.ENODATA {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want %v", name, err, unix.ENODATA)
 		}
 	}
 }
@@ -209,16 +209,16 @@ func TestHostileLayers(t *testing.T) {
 		"a hard link to a link":            {[][]entry{{kind(tar.TypeSymlink, "l", outside), kind(tar.TypeLink, "h", "l"), file("h", "x")}}, ""},
 		"a hard link to a directory":       {[][]entry{{kind(tar.TypeDir, "d/", ""), kind(tar.TypeLink, "h", "d")}}, "directory"},
 		"a whiteout above":                 {[][]entry{{file("a/.wh...", "")}}, ""},
-		"a whiteout of nothing":            {[][]entry{{file("d/x", "x")}, {file("d/.wh.", "")}}, "no file to delete"},
+		"a whiteout of nothing":            {[][]entry{{file("d/x", "x")}, {file("d/.wh.", "")}}, "delete"},
 		"a whiteout through a link":        {[][]entry{{kind(tar.TypeSymlink, "l", "../outside")}, {file("l/.wh.file", "")}}, ""},
 		"an opaque link":                   {[][]entry{{kind(tar.TypeSymlink, "l", "../outside")}, {file("l/.wh..wh..opq", "")}}, ""},
 		"a device":                         {[][]entry{{{Header: header{Typeflag: tar.TypeChar, Name: "d", Devmajor: 1, Devminor: 3, Mode: 0o666}}, {Header: header{Typeflag: tar.TypeBlock, Name: "b", Devmajor: 8, Mode: 0o666}}}}, ""},
 		"setuid and a capability":          {[][]entry{{{Header: header{Name: "s", Mode: 0o6755, PAXRecords: map[string]string{"SCHILY.xattr.security.capability": "x"}}}}}, ""},
-		"a path too deep":                  {[][]entry{{file(long+"x", "x")}}, "directories deep"},
-		"a path too deep, through links":   {[][]entry{{file(long[:400]+"x", "x"), kind(tar.TypeSymlink, "l", long[:400]), file("l/"+long[:400]+"x", "x")}}, "directories deep"},
+		"a path too deep":                  {[][]entry{{file(long+"x", "x")}}, "deep"},
+		"a path too deep, through links":   {[][]entry{{file(long[:400]+"x", "x"), kind(tar.TypeSymlink, "l", long[:400]), file("l/"+long[:400]+"x", "x")}}, "deep"},
 		"links in a circle":                {[][]entry{{kind(tar.TypeSymlink, "a", "b"), kind(tar.TypeSymlink, "b", "a"), file("a/x", "x")}}, "links"},
 		"a file as a directory":            {[][]entry{{file("f", "x"), file("f/x", "x")}}, "isn't a directory"},
-		"a root that is a file":            {[][]entry{{{Header: header{Typeflag: tar.TypeSymlink, Name: "./", Linkname: "/"}}}}, "root directory"},
+		"a root that is a file":            {[][]entry{{{Header: header{Typeflag: tar.TypeSymlink, Name: "./", Linkname: "/"}}}}, "root"},
 		"an unknown kind":                  {[][]entry{{{Header: header{Typeflag: 'Z', Name: "z"}}}}, "type"},
 		"a name with NUL":                  {[][]entry{{{Header: header{Name: "n", Typeflag: tar.TypeSymlink, Linkname: "x", PAXRecords: map[string]string{"SCHILY.xattr.user.": "x"}}}}}, ""},
 	} {
@@ -230,10 +230,10 @@ func TestHostileLayers(t *testing.T) {
 			}
 			err := tr.apply(layers...)
 			if c.refused == "" && err != nil || c.refused != "" && (err == nil || !strings.Contains(err.Error(), c.refused)) {
-				t.Errorf("%v, not %q", err, c.refused)
+				t.Errorf("got %v, want %q", err, c.refused)
 			}
-			if err != nil && (runtime.CodeOf(err) != runtime.CodeInvalidInput || strings.Contains(imagetest.MessageOf(err), tr.dir)) {
-				t.Errorf("the message for clients is %q", imagetest.MessageOf(err))
+			if err != nil && (runtime.CodeOf(err) != runtime.CodeInvalidInput || strings.Contains(runtime.MessageOf(err), tr.dir)) {
+				t.Errorf("the message for clients is %q", runtime.MessageOf(err))
 			}
 			tr.unharmed()
 		})
@@ -288,12 +288,12 @@ func TestBombsAreRefused(t *testing.T) {
 		layer   []byte
 		refused string
 	}{
-		"one byte too many: refused":             {Limits{Bytes: 64 << 10, Entries: 10}, imagetest.Layer(t, file("a", strings.Repeat("x", 65<<10))), "more than 64 KiB"},
-		"one file too many: refused":             {Limits{Bytes: 1 << 20, Entries: 3}, imagetest.Layer(t, file("a", ""), file("b", ""), file("c", ""), file("d", "")), "more than 3 files"},
-		"implied directories count: refused":     {Limits{Bytes: 1 << 20, Entries: 3}, imagetest.Layer(t, file("a/b/c/d/e", "")), "more than 3 files"},
-		"bytes after the archive count: refused": {Limits{Bytes: 64 << 10, Entries: 10}, append(imagetest.Layer(t, file("a", "")), make([]byte, 128<<10)...), "more than 64 KiB"},
-		"a sparse file's size counts: refused":   {Limits{Bytes: 1 << 20, Entries: 10}, sparse, "more than 1024 KiB"},
-		"no tar archive: refused":                {Limits{Bytes: 1 << 20, Entries: 10}, bytes.Repeat([]byte("x"), 2048), "layer can't be read"},
+		"one byte too many: refused":             {Limits{Bytes: 64 << 10, Entries: 10}, imagetest.Layer(t, file("a", strings.Repeat("x", 65<<10))), "64 KiB"},
+		"one file too many: refused":             {Limits{Bytes: 1 << 20, Entries: 3}, imagetest.Layer(t, file("a", ""), file("b", ""), file("c", ""), file("d", "")), "3 files"},
+		"implied directories count: refused":     {Limits{Bytes: 1 << 20, Entries: 3}, imagetest.Layer(t, file("a/b/c/d/e", "")), "3 files"},
+		"bytes after the archive count: refused": {Limits{Bytes: 64 << 10, Entries: 10}, append(imagetest.Layer(t, file("a", "")), make([]byte, 128<<10)...), "64 KiB"},
+		"a sparse file's size counts: refused":   {Limits{Bytes: 1 << 20, Entries: 10}, sparse, "1024 KiB"},
+		"no tar archive: refused":                {Limits{Bytes: 1 << 20, Entries: 10}, bytes.Repeat([]byte("x"), 2048), "layer"},
 		"an archive that is cut: refused":        {Limits{Bytes: 1 << 20, Entries: 10}, imagetest.Layer(t, file("a", strings.Repeat("x", 4096)))[:2048], "can't be"},
 		"within the limits: unpacked":            {Limits{Bytes: 64 << 10, Entries: 4}, imagetest.Layer(t, file("a/b/c/d", strings.Repeat("x", 32<<10))), ""},
 		"a name too long: refused":               {Limits{Bytes: 1 << 20, Entries: 10}, imagetest.Layer(t, file(strings.Repeat("x", 5000), "")), "5000 bytes"},
@@ -302,8 +302,8 @@ func TestBombsAreRefused(t *testing.T) {
 			tr := newBed(t)
 			tr.u.spec.Limits = c.limits
 			err := tr.apply(c.layer)
-			if c.refused == "" && err != nil || c.refused != "" && (err == nil || !strings.Contains(imagetest.MessageOf(err), c.refused)) {
-				t.Errorf("%v, not %q", err, c.refused)
+			if c.refused == "" && err != nil || c.refused != "" && (err == nil || !strings.Contains(runtime.MessageOf(err), c.refused)) {
+				t.Errorf("got %v, want %q", err, c.refused)
 			}
 			tr.unharmed()
 		})

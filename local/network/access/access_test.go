@@ -65,7 +65,7 @@ func TestRunnerWithChangedFilterIsEnded(t *testing.T) {
 		"ending: not verified":               {leaves, nothing, changed, 0, false},
 		"ending meanwhile: goes on":          {nothing, leaves, changed, 1, false},
 		"sandbox removed meanwhile: goes on": {nothing, drop, changed, 1, false},
-		"next sandbox meanwhile: goes on":    {nothing, func(r *Runner, _ *owner) { r.Drop(); r.Hold(1, 2, machine) }, changed, 1, false},
+		"next sandbox meanwhile: goes on":    {nothing, func(r *Runner, _ *owner) { r.Drop(); r.Record(1, 2, machine) }, changed, 1, false},
 	} {
 		var r *Runner
 		o, asked := &owner{}, 0
@@ -77,7 +77,7 @@ func TestRunnerWithChangedFilterIsEnded(t *testing.T) {
 		core, logged := observer.New(zap.ErrorLevel)
 		a.log = zap.New(core)
 		r = a.Runner("a", "/rockpool/a", runtime.Network{Access: true}, nil, o)
-		r.Hold(1, 1, machine)
+		r.Record(1, 1, machine)
 		row.before(r, o)
 		a.Verify(t.Context())
 		if asked != row.asked || (logged.Len() > 0) != row.ended || (len(o.ends) > 0) != row.ended {
@@ -149,7 +149,7 @@ func TestListeningForFiltersIsRetried(t *testing.T) {
 		began = 0
 		listen(t.Context())
 		if began != 1 {
-			t.Errorf("it was tried %d times without permission", began)
+			t.Errorf("it was tried %d times without permission, want 1", began)
 		}
 	})
 }
@@ -167,7 +167,7 @@ func TestUnmappedPortsAreRetried(t *testing.T) {
 			defer a.ports.CloseAll()
 			reported := func() int { return len(a.problems.All()) }
 			r := a.Runner("a", "/rockpool/a", runtime.Network{ExposedPorts: []int{80}}, []runtime.PortMapping{{ExposedPort: 80, Address: taken.Addr().String()}}, o)
-			r.Hold(1, 1, machine)
+			r.Record(1, 1, machine)
 			if err := r.Map(true); err != nil || reported() != 1 || o.ports != nil {
 				t.Fatalf("%v, %d problems, mapped are %v", err, reported(), o.ports)
 			}

@@ -235,7 +235,7 @@ func TestAnswers(t *testing.T) {
 		}
 	}
 	if got := b.query("udp", "long.example.", dnsmessage.TypeA); got != "Success cut" {
-		t.Errorf("a long answer is %s", got)
+		t.Errorf("a long answer is %s, want Success cut", got)
 	}
 	if got := b.query("tcp", "long.example.", dnsmessage.TypeA); strings.Count(got, "20.0.1.") != network.MaxLease {
 		t.Errorf("a long answer over TCP is %s", got)
@@ -267,14 +267,14 @@ func TestNarrowRunnersResolveAllowedNamesOnly(t *testing.T) {
 	}
 	b.fill(maxLeased - len(want) - 1)
 	if got := b.query("udp", "good.example.", dnsmessage.TypeAAAA); got != "Success 2a00:77::2" {
-		t.Errorf("the last address that there is room for: %s", got)
+		t.Errorf("the last address that there is room for: got %s, want Success 2a00:77::2", got)
 	}
 	b.resolver.mu.Lock()
 	delete(b.clients[netip.MustParseAddr("127.0.0.1")].leased, netip.MustParseAddr("2a00:77::2"))
 	b.resolver.mu.Unlock()
 	b.fill(maxLeased - len(want))
 	if got := b.query("udp", "good.example.", dnsmessage.TypeAAAA); got != "ServerFailure" {
-		t.Errorf("more addresses than the filter holds: %s", got)
+		t.Errorf("more addresses than the filter holds: got %s, want ServerFailure", got)
 	}
 	b.mu.Lock()
 	if len(b.leased) != len(want)+1 {
@@ -283,7 +283,7 @@ func TestNarrowRunnersResolveAllowedNamesOnly(t *testing.T) {
 	b.refuse = errors.New("no")
 	b.mu.Unlock()
 	if got := b.query("udp", "good.example.", dnsmessage.TypeAAAA); got != "ServerFailure" {
-		t.Errorf("an address that isn't leased is answered: %s", got)
+		t.Errorf("an address that isn't leased is answered: got %s, want ServerFailure", got)
 	}
 }
 
@@ -333,7 +333,7 @@ func TestOnlyRunnersAreAnswered(t *testing.T) {
 	}
 }
 
-// unread returns the bytes of the next unread packet; 0: there is none.
+// unread returns the bytes of the next unread packet; 0 means there is none.
 func unread(t *testing.T, conn net.PacketConn) (bytes int) {
 	t.Helper()
 	raw, err := conn.(*net.UDPConn).SyscallConn()

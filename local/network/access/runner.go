@@ -42,9 +42,9 @@ func (a *Access) Runner(id runtime.RunnerID, group string, network runtime.Netwo
 	return &Runner{a: a, id: id, group: group, network: network, ports: had, owner: owner}
 }
 
-// Hold records the runner's present sandbox: its user ids, its start time, and its address, which
+// Record records the runner's present sandbox: its user ids, its start time, and its address, which
 // is invalid without a network.
-func (r *Runner) Hold(slot int, started uint64, address netip.Addr) {
+func (r *Runner) Record(slot int, started uint64, address netip.Addr) {
 	if !address.IsValid() {
 		return
 	}

@@ -29,7 +29,7 @@ func TestBusyRunnersLeaveSlotsForOthers(t *testing.T) {
 	}
 	share := slots.Share()
 	if n := take(share); n != 9 {
-		t.Errorf("a runner gets %d of its 9", n)
+		t.Errorf("a runner gets %d of its 9, want 9", n)
 	}
 	releases[0]()
 	releases[5]()

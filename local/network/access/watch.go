@@ -25,7 +25,7 @@ import (
 // but only to root. So all filters are also verified at intervals.
 func (a *Access) watch(ctx context.Context) {
 	every := cmp.Or(a.config.VerifyEvery, time.Minute)
-	changes := touched{wake: syncs.NewHint()}
+	changes := changedTables{wake: syncs.NewHint()}
 	var listening sync.WaitGroup
 	defer listening.Wait()
 	listening.Go(func() { a.listen(ctx, every, changes.add) })
@@ -68,8 +68,8 @@ func (a *Access) listen(ctx context.Context, every time.Duration, changed func(t
 	}
 }
 
-// A touched is the names of changed tables. Its methods are safe for concurrent use.
-type touched struct {
+// A changedTables is the names of changed tables. Its methods are safe for concurrent use.
+type changedTables struct {
 	wake syncs.Hint // take returns something
 
 	mu     sync.Mutex      // guards tables
@@ -77,7 +77,7 @@ type touched struct {
 }
 
 // add records a changed table, and sends the hint. Tables of other programs are ignored.
-func (t *touched) add(table string) {
+func (t *changedTables) add(table string) {
 	if table != "" && table != network.SharedTable && !strings.HasPrefix(table, network.TablePrefix) {
 		return
 	}
@@ -91,7 +91,7 @@ func (t *touched) add(table string) {
 }
 
 // take returns the tables that changed since the last call. "" stands for any table.
-func (t *touched) take() map[string]bool {
+func (t *changedTables) take() map[string]bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	tables := t.tables

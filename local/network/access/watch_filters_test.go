@@ -102,7 +102,7 @@ func TestFilters(t *testing.T) {
 		change.do()
 		flush()
 		if was := slices.Contains(since(), ours.Name); was != change.told {
-			t.Errorf("%s: reported: %t", change.name, was)
+			t.Errorf("%s: reported: %t, want %t", change.name, was, change.told)
 		}
 	}
 }

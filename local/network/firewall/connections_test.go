@@ -75,7 +75,7 @@ func testConnectionsEnd(t *testing.T, w *world) {
 		}
 		say(t, outside, toFirst, "for the first")
 		if said, _ := hear(t, first); said != "for the first" {
-			t.Errorf("the first gets %q", said)
+			t.Errorf("the first gets %q, want \"for the first\"", said)
 		}
 		if err := Remove("a"); err != nil {
 			t.Fatal(err)
@@ -85,7 +85,7 @@ func testConnectionsEnd(t *testing.T, w *world) {
 		say(t, outside, toFirst, "for the first")
 		say(t, outside, toOthers, "for the other")
 		if said, _ := hear(t, others); said != "for the other" {
-			t.Errorf("the other, which continues, gets %q", said)
+			t.Errorf("the other, which continues, gets %q, want \"for the other\"", said)
 		}
 		for range 4 { // as in unanswered
 			reaches(t, b, public, true)
@@ -94,7 +94,7 @@ func testConnectionsEnd(t *testing.T, w *world) {
 		_, toSecond := hear(t, outside)
 		say(t, outside, toSecond, "for the second")
 		if said, _ := hear(t, second); said != "for the second" {
-			t.Errorf("the second gets %q", said)
+			t.Errorf("the second gets %q, want \"for the second\"", said)
 		}
 		for _, id := range []string{"a", "c"} {
 			if err := Remove(id); err != nil {

@@ -96,7 +96,7 @@ func testVerify(t *testing.T, w *world) {
 					t.Fatal(err)
 				}
 				if err := Verify("a", p); !errors.Is(err, ErrChanged) {
-					t.Errorf("it isn't seen that chain %s lacks rule %d: %v", c.Name, i, err)
+					t.Errorf("it isn't seen that chain %s lacks rule %d: got %v, want %v", c.Name, i, err, ErrChanged)
 				}
 				if err := whole.install(w.conn); err != nil {
 					t.Fatal(err)
@@ -118,13 +118,13 @@ func testVerify(t *testing.T, w *world) {
 		t.Fatal(err)
 	}
 	if err := Verify("a", p); !errors.Is(err, ErrChanged) {
-		t.Errorf("a further chain isn't seen: %v", err)
+		t.Errorf("a further chain isn't seen: got %v, want %v", err, ErrChanged)
 	}
 	if err := rules.remove(w.conn); err != nil {
 		t.Error(err)
 	}
 	if err := Verify("a", p); !errors.Is(err, ErrChanged) {
-		t.Errorf("that its table is missing isn't seen: %v", err)
+		t.Errorf("that its table is missing isn't seen: got %v, want %v", err, ErrChanged)
 	}
 }
 
@@ -164,7 +164,7 @@ func testSilent(t *testing.T, w *world) {
 		t.Fatal(err)
 	}
 	if err := Verify("a", policy(0)); !errors.Is(err, ErrChanged) {
-		t.Errorf("a further rule isn't seen: %v", err)
+		t.Errorf("a further rule isn't seen: got %v, want %v", err, ErrChanged)
 	}
 }
 
@@ -195,6 +195,6 @@ func testNothingLeft(t *testing.T, w *world) {
 	}
 	slices.Sort(names)
 	if got := strings.Join(names, " "); got != "anothers" {
-		t.Errorf("tables %s are left", got)
+		t.Errorf("tables %s are left, want anothers", got)
 	}
 }

@@ -192,7 +192,7 @@ func TestRemoveSearchesEveryTree(t *testing.T) {
 	}
 	for _, h := range trees {
 		if _, err := os.Stat(filepath.Join(h.Mount, path)); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s%s is still there: %v", h.Mount, path, err)
+			t.Errorf("%s%s is still there: got %v, want %v", h.Mount, path, err, fs.ErrNotExist)
 		}
 	}
 }

@@ -89,15 +89,15 @@ func testCloseOutside(t *testing.T) {
 		change func() error
 		fine   bool
 	}{
-		"as it was made":       {func() error { return nil }, true},
-		"given back meanwhile": {func() error { return os.Chown(outsideMount, asker, -1) }, false},
+		"unchanged":        {func() error { return nil }, true},
+		"already returned": {func() error { return os.Chown(outsideMount, asker, -1) }, false},
 		"a link to another socket": {func() error {
 			return errors.Join(os.Remove(socket), os.Symlink(victim, socket), os.Lchown(socket, sandboxRoot, -1))
 		}, false},
-		"another socket's name":   {func() error { return errors.Join(os.Remove(socket), os.Link(victim, socket)) }, false},
-		"another user's socket":   {func() error { return os.Lchown(socket, other, -1) }, false},
-		"a file in its place":     {func() error { return errors.Join(os.Remove(socket), dirAt(socket, sandboxRoot)) }, false},
-		"nothing is in its place": {func() error { return os.Remove(socket) }, false},
+		"another socket's name": {func() error { return errors.Join(os.Remove(socket), os.Link(victim, socket)) }, false},
+		"another user's socket": {func() error { return os.Lchown(socket, other, -1) }, false},
+		"a file in its place":   {func() error { return errors.Join(os.Remove(socket), dirAt(socket, sandboxRoot)) }, false},
+		"no socket":             {func() error { return os.Remove(socket) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := errors.Join(os.RemoveAll("/run/rockpool"), dirAt(outsideMount, sandboxRoot), socketAt(socket, sandboxRoot), socketAt(victim, sandboxRoot), row.change())
@@ -128,16 +128,16 @@ func testReturnOutside(t *testing.T) {
 		change func() error
 		given  []string
 	}{
-		"as it was taken": {func() error { return nil }, []string{at}},
+		"unchanged": {func() error { return nil }, []string{at}},
 		"moved, and a link in its place": {func() error {
 			return errors.Join(os.Rename(at, at+"-away"), os.Symlink(at+"-away", at))
 		}, nil},
-		"a link on the way":     {func() error { return errors.Join(os.Rename(way, way+"-away"), os.Symlink(way+"-away", way)) }, nil},
-		"another in its place":  {func() error { return errors.Join(os.Rename(at, at+"-away"), dirAt(at, sandboxRoot)) }, nil},
-		"another user's by now": {func() error { return os.Chown(at, other, -1) }, nil},
-		"gone":                  {func() error { return os.Remove(at) }, nil},
-		"half a note":           {func() error { return os.Truncate(note, 20) }, nil},
-		"no note":               {func() error { return os.Remove(note) }, nil},
+		"a link on the way": {func() error { return errors.Join(os.Rename(way, way+"-away"), os.Symlink(way+"-away", way)) }, nil},
+		"another directory": {func() error { return errors.Join(os.Rename(at, at+"-away"), dirAt(at, sandboxRoot)) }, nil},
+		"another user's":    {func() error { return os.Chown(at, other, -1) }, nil},
+		"gone":              {func() error { return os.Remove(at) }, nil},
+		"half a note":       {func() error { return os.Truncate(note, 20) }, nil},
+		"no note":           {func() error { return os.Remove(note) }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := errors.Join(os.RemoveAll(way), os.RemoveAll(way+"-away"), os.MkdirAll(filepath.Dir(note), 0o700), dirAt(way, asker), dirAt(at, sandboxRoot))

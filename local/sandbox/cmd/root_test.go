@@ -27,7 +27,7 @@ func TestOnlyRootCanWriteToTheMountDirectory(t *testing.T) {
 		change func() error
 		fine   bool
 	}{
-		"nothing there yet":   {func() error { return nil }, true},
+		"no directory":        {func() error { return nil }, true},
 		"made under a umask":  {func() error { return os.Mkdir(run, 0o700) }, true},
 		"another user's":      {func() error { return dirAt(run, other) }, false},
 		"a group may write":   {func() error { return errors.Join(os.Mkdir(run, 0), os.Chmod(run, 0o775)) }, false},

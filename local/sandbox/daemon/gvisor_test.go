@@ -65,11 +65,11 @@ func ownerOf(t *testing.T, path string) int {
 func TestGVisorThroughAHelper(t *testing.T) {
 	b := newBox(t)
 	dir := b.outside("a", server)
-	if answer, err := b.as(server, apart("a"), dir); err != nil || !answer.Final || !strings.Contains(answer.Error, "no runtime gvisor is configured") {
-		t.Errorf("without one: %+v, %v", answer, err)
+	if answer, err := b.as(server, apart("a"), dir); err != nil || !answer.Final || !strings.Contains(answer.Error, "gvisor") {
+		t.Errorf("no runtime: got %+v, %v, want a final error that names gvisor", answer, err)
 	}
-	if answer, err := b.as(server, sandboxtest.Probe); err != nil || !strings.Contains(answer.Error, "no runtime gvisor is configured") {
-		t.Errorf("without one it says %+v, %v", answer, err)
+	if answer, err := b.as(server, sandboxtest.Probe); err != nil || !strings.Contains(answer.Error, "gvisor") {
+		t.Errorf("a probe without a runtime: got %+v, %v, want an error that names gvisor", answer, err)
 	}
 	b.end(syscall.SIGTERM)
 	b.config.Runtimes = oci.Runtimes{oci.GVisor: {Path: sandboxtest.GVisor(t)}}
@@ -154,7 +154,7 @@ func TestGVisorRefusesOtherDirectories(t *testing.T) {
 		t.Errorf("one that was moved is another's now: %+v, %v", answer, err) // the kernel reports where it is
 	}
 	if uid := ownerOf(t, "/mnt"); uid != 0 {
-		t.Errorf("/mnt is user %d's", uid)
+		t.Errorf("/mnt is user %d's, want 0", uid)
 	}
 	if info, err := victim.Stat(); err != nil || info.Mode().Perm() != 0o700 || ownerOf(t, victim.Name()) != 0 {
 		t.Errorf("the directory that a link led to is %v and user %d's (%v)", info.Mode(), ownerOf(t, victim.Name()), err)
@@ -172,17 +172,17 @@ func TestGVisorRefusesOtherDirectories(t *testing.T) {
 func TestGVisorReturnsDirectories(t *testing.T) {
 	b := withGVisor(t)
 	remote := launch.Remote{Socket: b.config.Socket, Parent: b.config.Parent}
-	for i, place := range slices.Concat(b.places(), b.places()) {
-		killed := i >= len(b.places()) // in the second round the helper is killed
+	for i, stage := range slices.Concat(b.stages(), b.stages()) {
+		killed := i >= len(b.stages()) // in the second round the helper is killed
 		dir := b.outside(fmt.Sprint("directory", i), server)
 		conn, err := b.dial(server)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := send(conn, apart(place.id), dir); err != nil {
+		if err := send(conn, apart(stage.id), dir); err != nil {
 			t.Fatal(err)
 		}
-		wait.For(t, place.name, place.reached)
+		wait.For(t, stage.name, stage.reached)
 		if killed {
 			b.end(syscall.SIGKILL)
 		}
@@ -191,12 +191,12 @@ func TestGVisorReturnsDirectories(t *testing.T) {
 			b.start()
 		}
 		asUser(server, func() {
-			if err := remote.Remove(context.Background(), place.id, b.config.Parent+"/"+place.id); err != nil {
-				t.Errorf("once %s: %v", place.name, err)
+			if err := remote.Remove(context.Background(), stage.id, b.config.Parent+"/"+stage.id); err != nil {
+				t.Errorf("once %s: %v", stage.name, err)
 			}
 		})
 		if uid := ownerOf(t, dir.Name()); uid != server {
-			t.Errorf("once %s the directory is user %d's", place.name, uid)
+			t.Errorf("once %s the directory is user %d's, want %d", stage.name, uid, server)
 		}
 	}
 	b.nothing()

@@ -17,11 +17,11 @@ func TestReleaseAfterAKill(t *testing.T) {
 		name  string
 		files map[string]string
 	}{
-		{"nothing is written", nil},
-		{"root is there, empty", map[string]string{rootName: ""}},
-		{"root is written", map[string]string{rootName: "/root"}},
-		{"slot is there, empty", map[string]string{rootName: "/root", slotName: ""}},
-		{"all is written", map[string]string{rootName: "/root", slotName: "0"}},
+		{"no file", nil},
+		{"empty root file", map[string]string{rootName: ""}},
+		{"root file", map[string]string{rootName: "/root"}},
+		{"root file, empty slot file", map[string]string{rootName: "/root", slotName: ""}},
+		{"both files", map[string]string{rootName: "/root", slotName: "0"}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			id := strconv.Itoa(i)

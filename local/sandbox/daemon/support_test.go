@@ -18,11 +18,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/agent/cmd/proc"
 	"github.com/rockpool/rockpool/local/image"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/daemon"
 	"github.com/rockpool/rockpool/local/sandbox/helper"
-	"github.com/rockpool/rockpool/local/thread"
 	"github.com/rockpool/rockpool/local/uids"
 	"github.com/rockpool/rockpool/test/executable"
 	"github.com/rockpool/rockpool/test/need"
@@ -129,7 +129,7 @@ func (b *box) end(signal syscall.Signal) {
 
 // asUser runs do on a thread with a user's id, which ends with do.
 func asUser(uid int, do func()) {
-	thread.Do(func() {
+	proc.OnThread(func() {
 		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); errno != 0 {
 			panic(errno)
 		}
@@ -208,15 +208,15 @@ func (b *box) nothing() {
 	}
 }
 
-// A place is a stage of making a sandbox.
-type place struct {
+// A stage is a part of making a sandbox.
+type stage struct {
 	name, id string
 	reached  func() bool
 }
 
-// places returns some stages of a create, each of another sandbox. A reached stage lasts while the
+// stages returns some stages of a create, each of another sandbox. A reached stage lasts while the
 // client is connected.
-func (b *box) places() (all []place) {
+func (b *box) stages() (all []stage) {
 	b.t.Helper()
 	tree, ok := b.trees.Controller("pids")
 	if !ok {
@@ -232,10 +232,10 @@ func (b *box) places() (all []place) {
 		name    string
 		reached func(id string) bool
 	}{
-		{"it was requested", func(string) bool { return true }},
-		{"it has users", there(b.config.Dir, "held", "ID")},
-		{"it has a group", there(tree.Mount, b.config.Parent, "ID")},
-		{"it has a process", func(id string) bool {
+		{"requested", func(string) bool { return true }},
+		{"user ids taken", there(b.config.Dir, "held", "ID")},
+		{"cgroup made", there(tree.Mount, b.config.Parent, "ID")},
+		{"process started", func(id string) bool {
 			group := filepath.Join(tree.Mount, b.config.Parent, id)
 			pids, _ := cgroup.Processes(group)
 			agents, _ := cgroup.Processes(filepath.Join(group, cgroup.Agent))
@@ -243,7 +243,7 @@ func (b *box) places() (all []place) {
 		}},
 	} {
 		id := fmt.Sprintf("a%d", len(all))
-		all = append(all, place{p.name, id, func() bool { return p.reached(id) }})
+		all = append(all, stage{p.name, id, func() bool { return p.reached(id) }})
 	}
 	return all
 }

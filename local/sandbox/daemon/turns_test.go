@@ -30,7 +30,7 @@ func TestRequestsForOneSandboxAreSerialized(t *testing.T) {
 		gone, leave := context.WithCancelCause(t.Context())
 		leave(why)
 		if _, err := all.take(gone, "a"); !errors.Is(err, why) {
-			t.Errorf("a cancelled request has its turn: %v", err)
+			t.Errorf("a cancelled request has its turn: got %v, want %v", err, why)
 		}
 		end()
 		synctest.Wait()

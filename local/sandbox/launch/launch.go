@@ -97,8 +97,8 @@ func (l Direct) runOnce(ctx context.Context, group string, q helper.Request, fil
 	cmd := l.command(ctx, helper.Once, path.Dir(group))
 	request, _ := json.Marshal(q) // it can't fail
 	// A helper that writes without end must not fill the server's memory.
-	answers := bounded{left: helper.MaxMessage}
-	complaints := bounded{left: 4096}
+	answers := limitedBuffer{left: helper.MaxMessage}
+	complaints := limitedBuffer{left: 4096}
 	cmd.Env = []string{"GOMAXPROCS=1"}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(request), &answers, &complaints
 	cmd.ExtraFiles = slices.Concat(files, cmd.ExtraFiles)
@@ -164,14 +164,14 @@ func parse(text []byte) (answer helper.Answer, err error) {
 
 func (e *RefusalError) Error() string { return e.Line }
 
-// bounded keeps the first bytes that are written to it, and drops the rest.
-type bounded struct {
+// limitedBuffer keeps the first bytes that are written to it, and drops the rest.
+type limitedBuffer struct {
 	kept bytes.Buffer
 	left int
 }
 
 // Write implements io.Writer. It never fails: dropped bytes count as written.
-func (b *bounded) Write(p []byte) (int, error) {
+func (b *limitedBuffer) Write(p []byte) (int, error) {
 	keep := p[:min(len(p), b.left)]
 	b.left -= len(keep)
 	b.kept.Write(keep)

@@ -48,7 +48,7 @@ func TestTakeLockWaitsForHelpers(t *testing.T) {
 				t.Errorf("held for %v: %v, want %v", c.held, err, c.want)
 			}
 			if waited := time.Since(began).Round(time.Second); waited != c.waited { // in the bubble's time
-				t.Errorf("held for %v: waited %v", c.held, waited)
+				t.Errorf("held for %v: waited %v, want %v", c.held, waited, c.waited)
 			}
 		})
 	}

@@ -40,7 +40,7 @@ type plan struct {
 	channel  uintptr    // descriptor of the socket to the maker, at least lowestChannel
 	join     []*os.File // version 1: files of the cgroups to join
 	settings []Setting
-	masked   []masked
+	masked   []maskedPath
 	twice    bool // the process makes another one, which continues the script
 }
 
@@ -259,14 +259,14 @@ func (p *plan) guard(s *script) {
 	}
 }
 
-// A masked path can't be read inside.
-type masked struct {
+// A maskedPath path can't be read inside.
+type maskedPath struct {
 	path      string
 	directory bool
 }
 
 // inspectMasked returns the paths that exist on this kernel now.
-func inspectMasked(paths []string) (all []masked, err error) {
+func inspectMasked(paths []string) (all []maskedPath, err error) {
 	for _, path := range paths {
 		info, err := os.Stat(path)
 		if errors.Is(err, os.ErrNotExist) {
@@ -275,7 +275,7 @@ func inspectMasked(paths []string) (all []masked, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("inspect a path to mask: %w", err)
 		}
-		all = append(all, masked{path, info.IsDir()})
+		all = append(all, maskedPath{path, info.IsDir()})
 	}
 	return all, nil
 }

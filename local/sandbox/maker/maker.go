@@ -110,7 +110,7 @@ func (m *Maker) Make(b Sandbox) (pid int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	s, done := &script{}, make(chan cloned, 1)
+	s, done := &script{}, make(chan cloneResult, 1)
 	if err := m.clone(b, extra, its, s, done); err != nil {
 		c.close()
 		return 0, err
@@ -178,7 +178,7 @@ var cloneFlags = map[specs.LinuxNamespaceType]uint64{
 // clone lets a stage clone the first process, with a script that waits for lead. The channel done
 // receives the process when it has executed the agent or ended. Its end of the channel to the maker
 // is closed then.
-func (m *Maker) clone(b Sandbox, extra []bind, its *os.File, s *script, done chan<- cloned) (err error) {
+func (m *Maker) clone(b Sandbox, extra []bind, its *os.File, s *script, done chan<- cloneResult) (err error) {
 	p := &plan{spec: b.Spec, files: b.Files, channel: its.Fd(), settings: b.Settings}
 	if p.masked, err = inspectMasked(b.Spec.Linux.MaskedPaths); err != nil {
 		return err

@@ -53,7 +53,7 @@ func TestFailedStepsAreNamed(t *testing.T) {
 	}
 	reap(pid)
 	if err := unix.Kill(pid, 0); !errors.Is(err, unix.ESRCH) {
-		t.Errorf("process %d is left: %v", pid, err)
+		t.Errorf("process %d is left: got %v, want %v", pid, err, unix.ESRCH)
 	}
 }
 

@@ -6,12 +6,12 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/agent/cmd/proc"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
 )
 
@@ -30,12 +30,12 @@ type job struct {
 	extra []bind   // further mounts for this sandbox
 	clone func(root string) (pid int, err error)
 	free  func() // called once, also after an error
-	done  chan<- cloned
+	done  chan<- cloneResult
 }
 
-// cloned is a process that has executed the agent, made another process, or ended. The maker must
+// cloneResult is a process that has executed the agent, made another process, or ended. The maker must
 // reap it.
-type cloned struct {
+type cloneResult struct {
 	pid int // 0 if none was made
 	err error
 }
@@ -101,25 +101,25 @@ func attach(tree *os.File, root, at string) error {
 	return nil
 }
 
-// startStage starts a stage's goroutine around a root directory. Its thread has its own mounts: those that
+// startStage starts a stage's thread around a root directory. Its thread has its own mounts: those that
 // all sandboxes share, and /proc, because the kernel lets a sandbox mount /proc only where one is visible.
 // Of the machine it contains only what sandboxes may see. First processes are cloned from this thread. The
-// goroutine ends when jobs is closed.
+// thread ends when jobs is closed, and its mounts with it.
 func startStage(root string, shared []specs.Mount, device specs.Mount, jobs chan job) error {
 	ready := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine, and its mounts with it
+	proc.StartThread(func() bool {
 		err := buildStage(root, shared, device)
 		ready <- err
 		if err != nil {
-			return
+			return false
 		}
 		for j := range jobs {
 			pid, err := j.do()
 			j.free()
-			j.done <- cloned{pid, err}
+			j.done <- cloneResult{pid, err}
 		}
-	}()
+		return false
+	})
 	return <-ready
 }
 

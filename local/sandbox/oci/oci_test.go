@@ -18,19 +18,19 @@ func TestRootOnly(t *testing.T) {
 		dir    bool // only root can change it
 		file   bool // only root can change the file in it
 	}{
-		"as it was made":           {func(string, string) error { return nil }, true, true},
-		"another user's directory": {func(dir, _ string) error { return os.Chown(dir, somebody, -1) }, false, false},
-		"another user's file":      {func(_, file string) error { return os.Chown(file, somebody, -1) }, true, false},
-		"a group's directory":      {func(dir, _ string) error { return os.Chmod(dir, 0o775) }, false, false},
-		"a group's file":           {func(_, file string) error { return os.Chmod(file, 0o664) }, true, false},
-		"everybody's directory":    {func(dir, _ string) error { return os.Chmod(dir, 0o757) }, false, false},
-		"everybody's sticky one":   {func(dir, _ string) error { return os.Chmod(dir, 0o777|os.ModeSticky) }, false, true},
-		"another user's sticky one": {func(dir, _ string) error {
+		"unchanged":                    {func(string, string) error { return nil }, true, true},
+		"another user's directory":     {func(dir, _ string) error { return os.Chown(dir, somebody, -1) }, false, false},
+		"another user's file":          {func(_, file string) error { return os.Chown(file, somebody, -1) }, true, false},
+		"a group's directory":          {func(dir, _ string) error { return os.Chmod(dir, 0o775) }, false, false},
+		"a group's file":               {func(_, file string) error { return os.Chmod(file, 0o664) }, true, false},
+		"everybody's directory":        {func(dir, _ string) error { return os.Chmod(dir, 0o757) }, false, false},
+		"everybody's sticky directory": {func(dir, _ string) error { return os.Chmod(dir, 0o777|os.ModeSticky) }, false, true},
+		"another user's sticky directory": {func(dir, _ string) error {
 			return errors.Join(os.Chmod(dir, 0o777|os.ModeSticky), os.Chown(dir, somebody, -1))
 		}, false, false},
 		"a link in the way":     {func(dir, _ string) error { return errors.Join(os.Rename(dir, dir+"2"), os.Symlink(dir+"2", dir)) }, false, false},
 		"a link that is root's": {func(_, file string) error { return errors.Join(os.Rename(file, file+"2"), os.Symlink(file+"2", file)) }, true, false},
-		"nothing there":         {func(dir, _ string) error { return os.RemoveAll(dir) }, false, false},
+		"no directory":          {func(dir, _ string) error { return os.RemoveAll(dir) }, false, false},
 	} {
 		dir := filepath.Join(t.TempDir(), "dir")
 		file := filepath.Join(dir, "file")

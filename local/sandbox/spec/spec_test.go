@@ -97,7 +97,7 @@ func TestBuildRoot(t *testing.T) {
 			continue // a machine without a merged /usr
 		}
 		if to, _ := os.Readlink(filepath.Join(dir, at)); to != want {
-			t.Errorf("%s is a link to %q", at, to)
+			t.Errorf("%s is a link to %q, want %q", at, to, want)
 		}
 	}
 	if info, err := os.Stat(filepath.Join(dir, AgentPath)); err != nil || info.Mode().Perm() != 0o755 {
@@ -132,7 +132,7 @@ func TestProgramsOfTheImageHost(t *testing.T) {
 	m := Machine{Binds: []string{dir}}
 	for name, want := range map[string]bool{"runs": true, "own": false, "link": true, "away": false, "broken": false, ".": false} {
 		if got := m.runs(filepath.Join(dir, name)); got != want {
-			t.Errorf("%s runs inside: %v", name, got)
+			t.Errorf("%s runs inside: %v, want %v", name, got, want)
 		}
 	}
 }

@@ -1,7 +1,9 @@
 package database
 
 import (
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -36,7 +38,7 @@ func put(t testing.TB, d *DB, id string, private []byte) error {
 func TestSecondProcessGetsTheHolderOfTheLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "db")
 	open(t, path)
-	if d, err := Open(t.Context(), path); err == nil || !strings.Contains(err.Error(), "process ") {
-		t.Error(d, err)
+	if d, err := Open(t.Context(), path); err == nil || !strings.Contains(err.Error(), strconv.Itoa(os.Getpid())) {
+		t.Errorf("got %v, %v, want the process id %d", d, err, os.Getpid())
 	}
 }

@@ -38,7 +38,7 @@ const (
 // While PostgreSQL is unreachable, writes wait, as they do for a stalled disk.
 type postgresDB struct {
 	reads, writes *sql.DB
-	led           atomic.Pointer[leadership] // nil if this server doesn't lead
+	leadership    atomic.Pointer[leadership] // nil if this server doesn't lead
 	taken         func()                     // called when another server leads
 	last          atomic.Pointer[error]      // why the writer waits, nil if it doesn't
 
@@ -154,7 +154,7 @@ func (d *postgresDB) lead(ctx context.Context) error {
 	if err := d.reads.QueryRowContext(ctx, "UPDATE leader SET epoch = epoch + 1, number = 0 RETURNING epoch").Scan(&epoch); err != nil {
 		return err
 	}
-	d.led.Store(&leadership{epoch: epoch})
+	d.leadership.Store(&leadership{epoch: epoch})
 	return nil
 }
 
@@ -162,14 +162,14 @@ func (d *postgresDB) lead(ctx context.Context) error {
 // repeats the same writes.
 func (d *postgresDB) transact(writes []write) (results []error, undone bool) {
 	results = make([]error, len(writes))
-	led := d.led.Load()
-	if led == nil {
+	mine := d.leadership.Load()
+	if mine == nil {
 		return fill(results, errFollows), false
 	}
 	sent := false // a commit was sent, and its result is unknown
 	pause := backoff.Backoff{First: 10 * time.Millisecond, Last: 200 * time.Millisecond}
 	for {
-		err := d.attempt(led, writes, results, &sent)
+		err := d.attempt(mine, writes, results, &sent)
 		if isLost(err) && d.running.Err() == nil {
 			d.last.Store(&err)
 			if hasState(err, stateReadOnly) { // it became a read-only standby
@@ -185,7 +185,7 @@ func (d *postgresDB) transact(writes []write) (results []error, undone bool) {
 		switch {
 		case err == nil, errors.Is(err, errCommitted): // in this case results are those of the earlier attempt
 			// Repeated attempts use the same number, so it advances only after the commit.
-			led.number++
+			mine.number++
 			return results, false
 		case d.running.Err() != nil:
 			err = errClosed
@@ -206,14 +206,14 @@ func fill(results []error, err error) []error {
 
 // attempt runs writes in one transaction, unless an earlier attempt was committed. It sets sent before it
 // commits.
-func (d *postgresDB) attempt(led *leadership, writes []write, results []error, sent *bool) error {
+func (d *postgresDB) attempt(mine *leadership, writes []write, results []error, sent *bool) error {
 	begun, err := d.writes.BeginTx(d.running, nil)
 	if err != nil {
 		return broke(err)
 	}
 	defer begun.Rollback() // does nothing after a commit
-	number := led.number + 1
-	result, err := begun.ExecContext(d.running, "UPDATE leader SET number = $1 WHERE epoch = $2 AND number = $3", number, led.epoch, led.number)
+	number := mine.number + 1
+	result, err := begun.ExecContext(d.running, "UPDATE leader SET number = $1 WHERE epoch = $2 AND number = $3", number, mine.epoch, mine.number)
 	if err != nil {
 		return broke(err)
 	}
@@ -227,9 +227,9 @@ func (d *postgresDB) attempt(led *leadership, writes []write, results []error, s
 			return broke(err)
 		}
 		switch {
-		case now.epoch > led.epoch:
+		case now.epoch > mine.epoch:
 			return ErrTaken
-		case now.epoch == led.epoch && now.number == number && *sent:
+		case now.epoch == mine.epoch && now.number == number && *sent:
 			return errCommitted
 		default:
 			return errSetBack

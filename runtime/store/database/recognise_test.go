@@ -72,10 +72,10 @@ func refused(t *testing.T, path string, words ...string) {
 
 func TestForeignDatabaseIsRefused(t *testing.T) {
 	for name, statements := range map[string][]string{
-		"tables":                   {"CREATE TABLE moz_places (id INTEGER)", "CREATE TABLE moz_hosts (id INTEGER)"},
-		"tables with our names":    {"CREATE TABLE executions (id INTEGER)"},
-		"another program of goose": {"CREATE TABLE goose_db_version (id INTEGER, version_id INTEGER, is_applied INTEGER, tstamp TEXT)", "CREATE TABLE users (id INTEGER)"},
-		"its migrations only":      {"CREATE TABLE goose_db_version (id INTEGER, version_id INTEGER, is_applied INTEGER, tstamp TEXT)", "INSERT INTO goose_db_version VALUES (1, 3, 1, '')"},
+		"tables":                            {"CREATE TABLE moz_places (id INTEGER)", "CREATE TABLE moz_hosts (id INTEGER)"},
+		"tables with our names":             {"CREATE TABLE executions (id INTEGER)"},
+		"another program of goose":          {"CREATE TABLE goose_db_version (id INTEGER, version_id INTEGER, is_applied INTEGER, tstamp TEXT)", "CREATE TABLE users (id INTEGER)"},
+		"only another program's migrations": {"CREATE TABLE goose_db_version (id INTEGER, version_id INTEGER, is_applied INTEGER, tstamp TEXT)", "INSERT INTO goose_db_version VALUES (1, 3, 1, '')"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "db")
@@ -179,8 +179,8 @@ func TestDamageIsReported(t *testing.T) {
 			d.reads.SetMaxIdleConns(0) // their caches still have the sound page
 			if err := use.do(d); err == nil {
 				t.Fatal("the damaged table can be used")
-			} else if !strings.Contains(err.Error(), "the database is damaged") {
-				t.Errorf("the error is %v", err)
+			} else if !strings.Contains(err.Error(), "damaged") {
+				t.Errorf("the error is %v, want one about damage", err)
 			}
 			d.wantBroken(t, "is damaged", path, "restore the database from its backup", ".recover")
 		})

@@ -20,8 +20,8 @@ type Task struct {
 	Placed          time.Time
 	Received        time.Time
 	Setup           time.Time // its directory exists
-	Fetch           time.Time // its artifact is there; zero: it has none
-	Started         time.Time // zero: not yet
+	Fetch           time.Time // its artifact is there; the zero time means it has none
+	Started         time.Time // the zero time means not yet
 }
 
 // registering bounds concurrent registrations, as in the server.

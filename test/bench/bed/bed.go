@@ -27,12 +27,12 @@ const Environment = "bench"
 
 // A Config selects the programs and services that rows use.
 type Config struct {
-	Nomad    *Nomad       // of the servers; nil: servers with local runners
-	Peer     *judge.Judge // replaces the floor of rows that it supports; nil: none
+	Nomad    *Nomad       // of the servers; nil means servers with local runners
+	Peer     *judge.Judge // replaces the floor of rows that it supports; nil means none
 	Program  string       // rockpool's own binary; "serve" starts a server
 	Quick    bool         // a fifth of the operations, to check that the bench works
-	GVisor   string       // gVisor's program, like the setting gvisor-runtime; "": its rows are left out
-	Profiles string       // directory for CPU profiles of the servers; "": none
+	GVisor   string       // gVisor's program, like the setting gvisor-runtime; "" means its rows are left out
+	Profiles string       // directory for CPU profiles of the servers; "" means none
 	Progress io.Writer
 }
 

@@ -121,8 +121,8 @@ func endedExecution(env runtime.Environment) runtime.Execution {
 	return runtime.Execution{
 		ID: runtime.NewExecutionID(), RunnerID: runtime.NewRunnerID(), EnvironmentID: env.ID,
 		Command: []string{"python3", "main.py"}, State: runtime.ExecutionFinished, OutputLimit: env.OutputLimit,
-		End:   runtime.End{Outcome: runtime.OutcomeExited},
-		Usage: runtime.Usage{Wall: time.Second, User: time.Second, OutputBytes: 1000},
-		Marks: runtime.Marks{QueuedAt: at, StartedAt: at, FirstOutputAt: at, FinishedAt: at},
+		End:        runtime.End{Outcome: runtime.OutcomeExited},
+		Usage:      runtime.Usage{Wall: time.Second, User: time.Second, OutputBytes: 1000},
+		Timestamps: runtime.Timestamps{QueuedAt: at, StartedAt: at, FirstOutputAt: at, FinishedAt: at},
 	}
 }

@@ -19,8 +19,8 @@ import (
 type Nomad struct {
 	*bare.Nomad
 	Image     string // for runners of the driver docker; needs sh, echo, true, head and yes
-	AgentPath string // path of the agent on nodes and in images; "": they don't have it
-	Database  string // of the servers; "": SQLite
+	AgentPath string // path of the agent on nodes and in images; "" means they don't have it
+	Database  string // of the servers; "" means SQLite
 
 	drivers []string // see Inspect
 	servers atomic.Int32

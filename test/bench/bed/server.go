@@ -25,7 +25,7 @@ import (
 type launch struct {
 	program  string
 	data     string // its directory, with no other content
-	Group    string // the cgroup above its runners'; "": they don't run on this machine
+	Group    string // the cgroup above its runners'; "" means they don't run on this machine
 	listen   string
 	profiled bool
 	Prefix   string                     // of names in Nomad, if its runners are there

@@ -41,7 +41,7 @@ func (a *appender) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // lastMessage ends a floor's stream, as a server ends a subscription.
 var lastMessage = []byte(`{"id":"1","type":"complete"}`)
 
-// number returns a number from the request's query; 0: it is missing.
+// number returns a number from the request's query; 0 means it is missing.
 func number(r *http.Request, name string) int {
 	n, _ := strconv.Atoi(r.URL.Query().Get(name)) // the only client is the bench
 	return n

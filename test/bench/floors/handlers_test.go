@@ -50,7 +50,7 @@ func TestOnlyBytesThatArriveCount(t *testing.T) {
 		_, _, _ = conn.Read(r.Context())
 	}, "/")
 	if err := lost.Drain(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "lost") {
-		t.Errorf("lost output: %v", err)
+		t.Errorf("lost output: got %v, want an error about it", err)
 	}
 }
 

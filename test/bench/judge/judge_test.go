@@ -63,6 +63,6 @@ func TestRun(t *testing.T) {
 	}
 	status = "Time Limit Exceeded"
 	if err := j.Run(t.Context(), []string{"program"}, nil); err == nil || !strings.Contains(err.Error(), status) {
-		t.Errorf("what was not accepted: %v", err)
+		t.Errorf("not accepted: got %v, want %s", err, status)
 	}
 }

@@ -42,7 +42,7 @@ type Result struct {
 	Per      string  `json:"per,omitempty"` // the operation that CPU counts
 	CPU      *CPU    `json:"cpu,omitempty"`
 	FloorCPU *CPU    `json:"floorCpu,omitempty"` // only Other is counted
-	// Latencies of single operations in ms, if Row and Floor are rates; nil: not measured.
+	// Latencies of single operations in ms, if Row and Floor are rates; nil means not measured.
 	Latency      *Summary  `json:"latency,omitempty"`
 	FloorLatency *Summary  `json:"floorLatency,omitempty"`
 	ServerMiB    float64   `json:"serverMiB,omitempty"` // the server's peak of resident memory; the largest of several servers

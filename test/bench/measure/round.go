@@ -9,7 +9,7 @@ import (
 // A Round collects samples and, for operations that it times, the CPU time of the servers and of
 // their runners.
 type Round struct {
-	Usage   func() (server, inside time.Duration, ok bool) // CPU time until now; nil: not measured
+	Usage   func() (server, inside time.Duration, ok bool) // CPU time until now; nil means not measured
 	Samples []float64
 	Latency []float64 // of single operations in ms, if the samples are rates
 
@@ -83,7 +83,7 @@ func (r *Round) meter(do func() (float64, error)) (n float64, took time.Duration
 	return n, took, nil
 }
 
-// used returns what Usage returns; false: the round has none.
+// used returns what Usage returns; false means the round has none.
 func (r *Round) used() (server, inside time.Duration, ok bool) {
 	if r.Usage == nil {
 		return 0, 0, false

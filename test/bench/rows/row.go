@@ -25,15 +25,15 @@ type Row struct {
 
 	GVisor bool   // it needs gVisor
 	Peer   bool   // a go-judge can be its floor (bed.Config.Peer)
-	Driver string // the driver of Nomad that it needs; "": none
+	Driver string // the driver of Nomad that it needs; "" means none
 	Open   func(ctx context.Context, b *bed.Bed) (Pair, error)
 }
 
 // A Pair is a row and its floor, which take turns. Both have run once before they are measured.
 type Pair struct {
 	Row, Floor Probe
-	Rounds     int           // at most; 0: as many as requested
-	Note       func() string // nil: no note
+	Rounds     int           // at most; 0 means as many as requested
+	Note       func() string // nil means no note
 }
 
 // Probes returns both, or only the row's if it has no floor.

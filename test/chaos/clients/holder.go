@@ -67,7 +67,7 @@ func (c *Holder) key() string {
 	return fmt.Sprintf("%s-%d", c.name, c.serial)
 }
 
-// claim retries until it has a runner, or a server answers that there is none: "".
+// claim retries until it has a runner, or a server answers that there is none. Then it returns "".
 func (c *Holder) claim(ctx context.Context, environment string, waitFor int) string {
 	defer c.timing.Begin(moment.Claim)()
 	key, asked := c.key(), time.Now()

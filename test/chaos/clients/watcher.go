@@ -67,7 +67,7 @@ func (w *watcher) run(ctx context.Context, runner string, p ledger.Program) {
 	}
 }
 
-// start starts the program. false: the runner is gone, or the server refused it.
+// start starts the program. false means the runner is gone, or the server refused it.
 func (w *watcher) start(ctx context.Context, r *ledger.Run) bool {
 	defer w.timing.Begin(moment.Start)()
 	in := client.StartExecutionInput{RunnerId: r.Runner, Command: r.Command(), IdempotencyKey: &r.Key, TimeLimit: r.Limit()}
@@ -94,7 +94,7 @@ const eventsSubscription = `subscription($id: ID!, $after: Cursor) { executionEv
 	__typename cursor
 	... on ExecutionOutput { stream base64 }
 	... on ExecutionOutputLost { bytes }
-	... on ExecutionFinished { execution { outcome exitCode signal goneReason usage { outputBytes } marks { finishedAt } } } } }`
+	... on ExecutionFinished { execution { outcome exitCode signal goneReason usage { outputBytes } timestamps { finishedAt } } } } }`
 
 // An event is one message of eventsSubscription. Which fields are set depends on Type.
 type event struct {
@@ -103,24 +103,24 @@ type event struct {
 	Stream    string
 	Base64    []byte
 	Bytes     int64
-	Execution finished
+	Execution finishedExecution
 }
 
-// finished is an execution's end, as a server reports it.
-type finished struct {
+// finishedExecution is an execution's end, as a server reports it.
+type finishedExecution struct {
 	Outcome    string
 	ExitCode   *int
 	Signal     *string
 	GoneReason *string
 	Usage      struct{ OutputBytes int64 }
-	Marks      struct{ FinishedAt time.Time }
+	Timestamps struct{ FinishedAt time.Time }
 }
 
 // outcome returns what the ledger judges.
-func (f finished) outcome() ledger.Outcome {
+func (f finishedExecution) outcome() ledger.Outcome {
 	return ledger.Outcome{
 		Outcome: f.Outcome, ExitCode: f.ExitCode, Signal: f.Signal, GoneReason: f.GoneReason,
-		OutputBytes: f.Usage.OutputBytes, FinishedAt: f.Marks.FinishedAt,
+		OutputBytes: f.Usage.OutputBytes, FinishedAt: f.Timestamps.FinishedAt,
 	}
 }
 
@@ -202,7 +202,7 @@ func Again(ctx context.Context, h *house.House, r *ledger.Run) {
 		var out struct {
 			Execution struct {
 				State string
-				finished
+				finishedExecution
 				Output struct {
 					Chunks []struct {
 						Stream string
@@ -214,7 +214,7 @@ func Again(ctx context.Context, h *house.House, r *ledger.Run) {
 				}
 			}
 		}
-		const query = `query($id: ID!, $after: Cursor, $size: Int) { execution(id: $id) { state outcome exitCode signal goneReason usage { outputBytes } marks { finishedAt }
+		const query = `query($id: ID!, $after: Cursor, $size: Int) { execution(id: $id) { state outcome exitCode signal goneReason usage { outputBytes } timestamps { finishedAt }
 			output(after: $after, maxBytes: $size) { chunks { stream base64 } lostBytes cursor end } } }`
 		err := h.Insist(ctx, func(ctx context.Context) error {
 			return h.Do(ctx, query, map[string]any{"id": r.ID, "after": after, "size": min(size, 1<<20)}, &out)

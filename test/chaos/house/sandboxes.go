@@ -45,7 +45,7 @@ func (s Sandboxes) processes(runner string) []int {
 			if err == nil && d.IsDir() {
 				text, _ := os.ReadFile(filepath.Join(at, "cgroup.procs"))
 				for _, field := range strings.Fields(string(text)) {
-					if pid, err := strconv.Atoi(field); err == nil && pid > 1 { // 0: of another namespace
+					if pid, err := strconv.Atoi(field); err == nil && pid > 1 { // 0 means of another namespace
 						all = append(all, pid)
 					}
 				}

@@ -31,17 +31,17 @@ type House struct {
 	*client.Client
 	Patient client.Sender // retries calls that are safe to repeat until a server answers
 	Ledger  *ledger.Ledger
-	Nomad   *Nomad // has the runners; nil: they are on this machine
+	Nomad   *Nomad // has the runners; nil means they are on this machine
 	Log     string // path of the log of all servers
 
-	Database *postgrestest.Server // shared by several servers; nil: there is one server
+	Database *postgrestest.Server // shared by several servers; nil means there is one server
 
 	program  string
 	address  string
 	url      string
 	data     string
 	seats    []*seat      // one, unless there are several servers
-	front    net.Listener // forwards connections to the servers; nil: there is one server
+	front    net.Listener // forwards connections to the servers; nil means there is one server
 	group    string       // the cgroup above its runners'
 	args     []string
 	counters *usage

@@ -18,7 +18,7 @@ import (
 type seat struct {
 	address string
 	args    []string
-	server  *Server // the last one; nil: none yet
+	server  *Server // the last one; nil means none yet
 }
 
 // free reports whether a server may be started there.

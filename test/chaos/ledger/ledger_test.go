@@ -26,15 +26,15 @@ func TestClaimsAreJudged(t *testing.T) {
 		do    func(l *Ledger)
 		wrong []string
 	}{
-		"one each":                 {func(l *Ledger) { l.Claimed("k1", "r1"); l.Claimed("k2", "r2") }, nil},
-		"a key that is repeated":   {func(l *Ledger) { l.Claimed("k1", "r1"); l.Claimed("k1", "r1") }, nil},
-		"two holders of one":       {func(l *Ledger) { l.Claimed("k1", "r1"); l.Claimed("k2", "r1") }, []string{DoubleClaims}},
-		"one after the other":      {func(l *Ledger) { l.Claimed("k1", "r1"); l.Release("r1"); l.Claimed("k2", "r1") }, []string{DoubleClaims}},
-		"another for the same key": {func(l *Ledger) { l.Claimed("k1", "r1"); l.Claimed("k1", "r2") }, []string{DoubleClaims}},
-		"gone by itself":           {func(l *Ledger) { l.Claimed("k1", "r1"); l.Gone("r1") }, []string{LostClaims}},
-		"gone by our hand":         {func(l *Ledger) { l.Claimed("k1", "r1"); l.Harm("r1"); l.Gone("r1") }, nil},
-		"gone as it was let go":    {func(l *Ledger) { l.Claimed("k1", "r1"); l.Release("r1"); l.Gone("r1") }, nil},
-		"another one was harmed":   {func(l *Ledger) { l.Claimed("k1", "r1"); l.Harm("r2"); l.Gone("r1") }, []string{LostClaims}},
+		"one runner for each claim":     {func(l *Ledger) { l.Claimed("k1", "r1"); l.Claimed("k2", "r2") }, nil},
+		"repeated key, same runner":     {func(l *Ledger) { l.Claimed("k1", "r1"); l.Claimed("k1", "r1") }, nil},
+		"one runner for two claims":     {func(l *Ledger) { l.Claimed("k1", "r1"); l.Claimed("k2", "r1") }, []string{DoubleClaims}},
+		"released runner claimed again": {func(l *Ledger) { l.Claimed("k1", "r1"); l.Release("r1"); l.Claimed("k2", "r1") }, []string{DoubleClaims}},
+		"repeated key, another runner":  {func(l *Ledger) { l.Claimed("k1", "r1"); l.Claimed("k1", "r2") }, []string{DoubleClaims}},
+		"gone without a reason":         {func(l *Ledger) { l.Claimed("k1", "r1"); l.Gone("r1") }, []string{LostClaims}},
+		"gone after harm":               {func(l *Ledger) { l.Claimed("k1", "r1"); l.Harm("r1"); l.Gone("r1") }, nil},
+		"gone after a release":          {func(l *Ledger) { l.Claimed("k1", "r1"); l.Release("r1"); l.Gone("r1") }, nil},
+		"gone after harm to another":    {func(l *Ledger) { l.Claimed("k1", "r1"); l.Harm("r2"); l.Gone("r1") }, []string{LostClaims}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := New()
@@ -64,18 +64,18 @@ func TestOutcomesAreJudged(t *testing.T) {
 		told      Outcome
 		wrong     string
 	}{
-		"its own code":              {short, 2 * time.Second, nil, exited(7), ""},
+		"its exit code":             {short, 2 * time.Second, nil, exited(7), ""},
 		"a made-up success":         {short, 2 * time.Second, nil, exited(0), MadeUp},
-		"too early":                 {short, time.Second, nil, exited(7), MadeUp},
-		"no code at all":            {short, 2 * time.Second, nil, other("EXITED"), MadeUp},
-		"it ran twice":              {short, 2 * time.Second, nil, exited(alreadyRan), startedTwice},
+		"its exit code, too early":  {short, time.Second, nil, exited(7), MadeUp},
+		"no exit code":              {short, 2 * time.Second, nil, other("EXITED"), MadeUp},
+		"ran twice":                 {short, 2 * time.Second, nil, exited(alreadyRan), startedTwice},
 		"a signal that it has sent": {with(endsBySignal), 2 * time.Second, nil, signaled("SIGKILL"), ""},
 		"another signal":            {with(endsBySignal), 2 * time.Second, nil, signaled("SIGTERM"), MadeUp},
-		"a signal of nobody's":      {short, 2 * time.Second, nil, signaled("SIGKILL"), MadeUp},
+		"a signal that nobody sent": {short, 2 * time.Second, nil, signaled("SIGKILL"), MadeUp},
 		"an exit of an endless one": {with(EndsByCancel), time.Hour, nil, exited(7), MadeUp},
-		"its limit":                 {with(endsByLimit), 2 * time.Second, nil, other("TIME_LIMIT"), ""},
-		"its limit, too early":      {with(endsByLimit), time.Second, nil, other("TIME_LIMIT"), MadeUp},
-		"a limit that it hasn't":    {short, time.Minute, nil, other("TIME_LIMIT"), MadeUp},
+		"its time limit":            {with(endsByLimit), 2 * time.Second, nil, other("TIME_LIMIT"), ""},
+		"its time limit, too early": {with(endsByLimit), time.Second, nil, other("TIME_LIMIT"), MadeUp},
+		"a time limit without one":  {short, time.Minute, nil, other("TIME_LIMIT"), MadeUp},
 		"cancelled":                 {with(EndsByCancel), 0, func(l *Ledger, r *Run) { l.Cancel(r) }, other("CANCELLED"), ""},
 		"cancelled by nobody":       {short, 0, nil, other("CANCELLED"), MadeUp},
 		"released":                  {with(EndsByLeave), 0, func(l *Ledger, _ *Run) { l.Release("r") }, gone, ""},
@@ -183,12 +183,12 @@ func TestReadersGetTheSameAmount(t *testing.T) {
 		declared int64
 		wrong    []string
 	}{
-		"the same":                     {printed(0, 80), 0, nil},
-		"its end is missing":           {printed(0, 79), 0, []string{bytesSilent}},
-		"nothing came":                 {"", 0, []string{bytesSilent}},
-		"its end was lost, as is said": {printed(0, 48), 32, nil},
-		"some of it, as is said":       {printed(0, 16) + printed(48, 80), 32, nil},
-		"more came":                    {printed(0, 96), 0, []string{bytesSilent}}, // the first reader got no report about them
+		"same output":                 {printed(0, 80), 0, nil},
+		"missing end":                 {printed(0, 79), 0, []string{bytesSilent}},
+		"no output":                   {"", 0, []string{bytesSilent}},
+		"declared loss of the end":    {printed(0, 48), 32, nil},
+		"declared loss in the middle": {printed(0, 16) + printed(48, 80), 32, nil},
+		"more output":                 {printed(0, 96), 0, []string{bytesSilent}}, // the first reader got no report about them
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := New()

@@ -89,7 +89,7 @@ func (p Program) Command() []string {
 		strconv.FormatFloat(p.pause.Seconds(), 'f', 3, 64), strconv.Itoa(code)}
 }
 
-// Limit returns the program's time limit in seconds; nil: the environment's.
+// Limit returns the program's time limit in seconds; nil means the environment's.
 func (p Program) Limit() *int {
 	switch {
 	case p.Ends == endsByLimit:

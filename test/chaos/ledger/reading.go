@@ -144,7 +144,7 @@ func nextRecord(stream int, text string) (skip int, number int64, ok bool) {
 	}
 }
 
-// parseRecord returns the number of a record. text has exactly recordBytes bytes. false: it isn't a
+// parseRecord returns the number of a record. text has exactly recordBytes bytes. false means it isn't a
 // record of this stream.
 func parseRecord(stream int, text string) (int64, bool) {
 	if text[0] != byte('0'+stream) || text[recordBytes-1] != '\n' {

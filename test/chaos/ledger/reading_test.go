@@ -33,17 +33,17 @@ func TestReading(t *testing.T) {
 		{"the first bytes are missing", printed(5, all), 0, 5, 0, 0, 0, 0},
 		{"the last byte is missing", printed(0, all-1), 0, 1, 0, 0, 0, 0},
 		{"three records are missing", printed(0, 32) + printed(80, all), 0, 48, 0, 0, 0, 0},
-		{"nothing came", "", 0, all, 0, 0, 0, 0},
-		{"some were lost, and it was said", printed(0, 37) + printed(90, all), 53, 0, 0, 0, 53, 0},
-		{"more were lost than was said", printed(0, 37) + printed(90, all), 50, 3, 0, 0, 50, 0},
-		{"the end was lost, and it was said", printed(0, 60), all - 60, 0, 0, 0, all - 60, 0},
-		{"it was said, but all came", printed(0, all), 4, 0, 0, 0, 0, 4},
+		{"no output", "", 0, all, 0, 0, 0, 0},
+		{"declared loss", printed(0, 37) + printed(90, all), 53, 0, 0, 0, 53, 0},
+		{"more lost than declared", printed(0, 37) + printed(90, all), 50, 3, 0, 0, 50, 0},
+		{"declared loss of the end", printed(0, 60), all - 60, 0, 0, 0, all - 60, 0},
+		{"declared loss, but whole output", printed(0, all), 4, 0, 0, 0, 0, 4},
 		{"bytes come twice", printed(0, 50) + printed(30, all), 0, 0, 20, 0, 0, 0},
 		{"all comes twice", printed(0, all) + printed(0, all), 0, 0, all, 0, 0, 0},
-		{"a byte is another", printed(0, 37) + "x" + printed(38, all), 0, 0, 0, 11, 0, 0}, // until the next record
+		{"a changed byte", printed(0, 37) + "x" + printed(38, all), 0, 0, 0, 11, 0, 0}, // until the next record
 		{"something is added", printed(0, all) + strings.Repeat("x", 40), 0, 0, 0, 40, 0, 0},
 		{"a little is added", printed(0, all) + "x", 0, 0, 0, 1, 0, 0},
-		{"more than it prints", printed(0, all+32), 0, 0, 0, 32, 0, 0},
+		{"more records than it prints", printed(0, all+32), 0, 0, 0, 32, 0, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for _, size := range []int{1, 7, 16, 33, 1000} {

@@ -37,7 +37,7 @@ func TestMoments(t *testing.T) {
 		}
 		began = time.Now()
 		if m.Await(t.Context(), Release, 0, time.Second); time.Since(began) != time.Second {
-			t.Errorf("there was no moment, but Await returned only after %s", time.Since(began))
+			t.Errorf("there was no moment, but Await returned only after %s, want %s", time.Since(began), time.Second)
 		}
 	})
 }

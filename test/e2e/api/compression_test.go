@@ -27,7 +27,7 @@ func TestE2ENothingIsCompressed(t *testing.T) {
 		t.Errorf("the client offered %q", offered.Header)
 	}
 	if got := response.Header.Get("Sec-WebSocket-Extensions"); got != "" {
-		t.Errorf("WebSocket: the server takes %q", got)
+		t.Errorf("WebSocket: the server takes %q, want \"\"", got)
 	}
 	x := b.Run(t, object{"runnerId": b.Claim(t, "shell"), "shell": "yes | head -c 100000"})
 	requests := map[string]struct{ accept, query string }{

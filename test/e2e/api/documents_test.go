@@ -28,7 +28,7 @@ import (
 type assault struct {
 	name   string
 	body   func() io.Reader
-	length int64  // the request's Content-Length; 0: the body's, -1: none
+	length int64  // the request's Content-Length; 0 means the body's, -1 means none
 	code   string // the code of its refusal
 	cut    bool   // the server may cut it off while it is being sent, before its answer is read
 	form   bool   // multipart/form-data, which needs POST

@@ -127,7 +127,7 @@ func TestE2ENamesOfDownloads(t *testing.T) {
 			for header, want := range map[string]string{"Content-Type": "application/octet-stream", "X-Content-Type-Options": "nosniff", "Cache-Control": "private, no-store",
 				"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; sandbox", "Accept-Ranges": "bytes"} {
 				if got := response.Header.Get(header); got != want {
-					t.Errorf("%s is %q", header, got)
+					t.Errorf("%s is %q, want %q", header, got, want)
 				}
 			}
 		}
@@ -204,7 +204,7 @@ for i in range(5000):
 	}
 	for path, times := range seen {
 		if times != 1 {
-			t.Errorf("%s was listed %d times", path, times)
+			t.Errorf("%s was listed %d times, want 1", path, times)
 		}
 	}
 }

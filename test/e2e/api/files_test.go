@@ -44,7 +44,7 @@ func foreignUploads(t *testing.T, b bed.Bed, runner, path string) {
 		conn.Close()
 	}
 	if got := b.Shell(t, runner, "cat "+path).Stream("STDOUT"); got != "old" {
-		t.Errorf("it was uploaded: %q", got)
+		t.Errorf("it was uploaded: got %q, want \"old\"", got)
 	}
 }
 

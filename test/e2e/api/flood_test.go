@@ -293,7 +293,7 @@ func TestE2EUnreadAnswersAreBounded(t *testing.T) {
 	var ended struct{ Execution struct{ State string } }
 	p.Call(t, `query($id: ID!) { execution(id: $id, waitFor: 600) { state } }`, object{"id": id}, &ended)
 	if ended.Execution.State != "FINISHED" {
-		t.Fatalf("it is %s", ended.Execution.State)
+		t.Fatalf("it is %s, want FINISHED", ended.Execution.State)
 	}
 	address, err := url.Parse(p.Address)
 	if err != nil {

@@ -33,7 +33,7 @@ func attacked(t *testing.T, data string, settings ...string) attack {
 	return attack{serveIn(t, group, data, settings...), group, used}
 }
 
-// request sends an operation, and returns the code and the message of its first error; "": none.
+// request sends an operation, and returns the code and the message of its first error; "" means none.
 func (a attack) request(t *testing.T, query string, variables any, out any) (code, message string) {
 	t.Helper()
 	body, err := json.Marshal(object{"query": query, "variables": variables})
@@ -187,7 +187,7 @@ func TestE2EKeptMemoryIsBounded(t *testing.T) {
 			t.Errorf("after a restart: %d of %d environments, %s %s", len(all.Environments), n, code, message)
 		}
 		if code, _ := put(n + 1); code != "QUOTA_EXCEEDED" {
-			t.Errorf("after a restart another environment is answered %q", code)
+			t.Errorf("after a restart another environment is answered %q, want \"QUOTA_EXCEEDED\"", code)
 		}
 		a.p.Finish(t)
 	})

@@ -55,7 +55,7 @@ func TestE2ELines(t *testing.T) {
 	if len(found.Lines) != 1 || found.Lines[0].Text != "the Needle" || found.Lines[0].Stream != "STDERR" {
 		t.Fatalf("%+v", found)
 	}
-	// The two streams are two pipes. So the needle's place among the other lines depends on when each
+	// The two streams are two pipes. So the needle's position among the other lines depends on when each
 	// was read.
 	needle := found.Lines[0].Number
 	around := lines(fmt.Sprintf("from: %d, maxLines: 3", needle-1))

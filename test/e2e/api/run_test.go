@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/rockpool/rockpool/client"
 	"github.com/rockpool/rockpool/test/e2e/bed"
 
 	"github.com/google/go-cmp/cmp"
@@ -50,7 +51,7 @@ func TestE2EOutcomesAndOutput(t *testing.T) {
 		}
 	}
 	if got := b.Run(t, object{"runnerId": runner, "command": []string{"nonesuch"}}); got.Outcome != "FAILED" || !strings.Contains(got.Message, "nonesuch") {
-		t.Errorf("no such command: %+v", got)
+		t.Errorf("no such command: got %+v, want FAILED that names it", got)
 	}
 }
 
@@ -82,7 +83,7 @@ for b in "häßlich 🐟\n".encode() * 20:
     os.write(1, bytes([b])); time.sleep(0.001)`}})
 	for _, c := range got.Output.Chunks {
 		if want := strings.ToValidUTF8(string(c.Base64), "\uFFFD"); c.Text != want {
-			t.Errorf("the text of %q is %q", c.Base64, c.Text)
+			t.Errorf("the text of %q is %q, want %q", c.Base64, c.Text, want)
 		}
 	}
 	if want := strings.Repeat("häßlich 🐟\n", 20); got.Stream("STDOUT") != want {
@@ -128,14 +129,14 @@ func openWorkspace(t *testing.T) workspace {
 	return workspace{b, b.Claim(t, "shell")}
 }
 
-type updated struct {
+type updateResult struct {
 	UpdateFiles struct {
 		Written, Deleted []string
 		Failed           []struct{ Path, Message string }
 	}
 }
 
-func (w workspace) update(t *testing.T, input object) (out updated) {
+func (w workspace) update(t *testing.T, input object) (out updateResult) {
 	t.Helper()
 	input["runnerId"] = w.runner
 	w.Call(t, `mutation($in: UpdateFilesInput!) { updateFiles(input: $in) { written deleted failed { path message } } }`, object{"in": input}, &out)
@@ -214,8 +215,8 @@ func TestE2EFiles(t *testing.T) {
 		t.Errorf("after a move: %q, %+v", r.Stream("STDOUT"), moved)
 	}
 	err := b.Do(t.Context(), move, object{"in": object{"runnerId": runner, "from": "sub dir/moved", "to": "sub dir/deep"}}, nil)
-	if err == nil || !strings.Contains(err.Error(), "(FILE_ERROR)") {
-		t.Errorf("over a directory: %v", err)
+	if client.CodeOf(err) != runtime.CodeFileError {
+		t.Errorf("over a directory: got %v, want FILE_ERROR", err)
 	}
 }
 

@@ -27,7 +27,7 @@ func tightMachine(t *testing.T, data string) (p *bed.Process, room int) {
 	var now bed.Scheduled
 	wait.For(t, "the first environments' runners are gone", func() bool {
 		p.Call(t, `{ cluster { capacity { memoryMiB memoryMiBUsed } } }`, nil, &now)
-		return now.Cluster.Capacity.MemoryMiBUsed == 0 && len(places(t, p.Bed, object{"status": []string{"PENDING", "RUNNING"}})) == 0
+		return now.Cluster.Capacity.MemoryMiBUsed == 0 && len(allocations(t, p.Bed, object{"status": []string{"PENDING", "RUNNING"}})) == 0
 	})
 	return p, int(float64(now.Cluster.Capacity.MemoryMiB) * 0.1)
 }
@@ -84,19 +84,19 @@ func TestE2ERunnerThatDoesNotFitSaysWhyAndWaits(t *testing.T) {
 	p.Release(t, held[0])
 	p.Full(t, "short", 1)
 	var running []bed.Allocation
-	wait.For(t, "its place is RUNNING", func() bool {
-		running = places(t, p.Bed, object{"env": "short", "status": []string{"RUNNING"}})
+	wait.For(t, "its allocation is RUNNING", func() bool {
+		running = allocations(t, p.Bed, object{"env": "short", "status": []string{"RUNNING"}})
 		return len(running) == 1
 	})
 	if a := running[0]; a.RunnerID != waits.RunnerID || a.EvaluationID != waits.ID || a.Desired != "RUN" || a.Resources.MemoryMiB != memory || a.RunningAt.Before(a.CreatedAt) {
-		t.Errorf("its place: %+v; it waited as %+v", a, waits)
+		t.Errorf("its allocation: %+v; it waited as %+v", a, waits)
 	}
 	done := p.Evaluations(t, "short", "COMPLETE")
 	if len(done) != 2 || done[0].ID != waits.ID || done[0].Reason != "" || len(done[0].Shortages) != 0 || done[0].WaitMs < waits.WaitMs || done[0].WorkMs == nil {
 		t.Errorf("done: %+v", done)
 	}
-	if gone := places(t, p.Bed, object{"runner": held[0]}); len(gone) != 1 || gone[0].Status != "COMPLETE" || gone[0].Desired != "STOP" || gone[0].EndedAt.IsZero() {
-		t.Errorf("the released runner's place: %+v", gone)
+	if gone := allocations(t, p.Bed, object{"runner": held[0]}); len(gone) != 1 || gone[0].Status != "COMPLETE" || gone[0].Desired != "STOP" || gone[0].EndedAt.IsZero() {
+		t.Errorf("the released runner's allocation: %+v", gone)
 	}
 
 	// On the full machine a claim's runner takes precedence over a refill that has waited longer.
@@ -110,8 +110,8 @@ func TestE2ERunnerThatDoesNotFitSaysWhyAndWaits(t *testing.T) {
 	awaitBlocked(t, p.Bed, "held", runtime.PriorityWaiting)
 	p.Release(t, held[1])
 	got := wait.Receive(t, claimed, "the claim's runner")
-	wait.For(t, "the claim's runner has its place", func() bool {
-		a := places(t, p.Bed, object{"runner": got})
+	wait.For(t, "the claim's runner has its allocation", func() bool {
+		a := allocations(t, p.Bed, object{"runner": got})
 		return len(a) == 1 && a[0].Status == "RUNNING" && a[0].EnvironmentID == "held"
 	})
 	awaitBlocked(t, p.Bed, "short", runtime.PriorityRefill)
@@ -190,10 +190,10 @@ func TestE2EEndedEvaluationsAreDeletedByAge(t *testing.T) {
 		}
 		return true
 	})
-	wait.For(t, "its place has ended, and is kept", func() bool { // its removal may take longer than a second
-		a := places(t, p.Bed, object{"runner": runner})
+	wait.For(t, "its allocation has ended, and is kept", func() bool { // its removal may take longer than a second
+		a := allocations(t, p.Bed, object{"runner": runner})
 		if len(a) != 1 {
-			t.Fatalf("its place: %+v", a)
+			t.Fatalf("its allocation: %+v", a)
 		}
 		return a[0].Status == "COMPLETE"
 	})
@@ -201,7 +201,7 @@ func TestE2EEndedEvaluationsAreDeletedByAge(t *testing.T) {
 	p = bed.Serve(t, data, bed.Rockpool(t), "serve", "--data", data, "--keep-evaluations", "86400", "--keep-allocations", "1")
 	runner = p.ClaimUnreleased(t, "shell")
 	p.Release(t, runner)
-	wait.For(t, "its place is forgotten", func() bool { return len(places(t, p.Bed, object{"runner": runner})) == 0 })
+	wait.For(t, "its allocation is forgotten", func() bool { return len(allocations(t, p.Bed, object{"runner": runner})) == 0 })
 	if all := p.Evaluations(t, "shell", "COMPLETE"); !slices.ContainsFunc(all, func(e bed.Evaluation) bool { return e.RunnerID == runner }) {
 		t.Errorf("its evaluations: %+v", all)
 	}
@@ -217,6 +217,6 @@ func TestClaimSaysThatItNeverFits(t *testing.T) {
 		var e *client.Error
 		err := b.Do(t.Context(), `mutation { claimRunner(input: {environmentId: "giant", waitFor: 0}) { runner { id } } }`, nil, nil)
 		return errors.As(err, &e) && e.Extensions.Code == runtime.CodeNoRunnerAvailable &&
-			strings.Contains(e.Message, "memory") && strings.Contains(e.Message, "1048576 MiB wanted") && strings.Contains(e.Message, "can never fit")
+			strings.Contains(e.Message, "memory") && strings.Contains(e.Message, "1048576 MiB") && strings.Contains(e.Message, "never")
 	})
 }

@@ -100,7 +100,7 @@ func TestE2EIdempotencyKeyStartsOneProcess(t *testing.T) {
 	}
 	watchers[1].Call(t, `mutation($in: WriteStdinInput!) { writeStdin(input: $in) { offset } }`, object{"in": object{"executionId": ids[0], "close": true}}, nil)
 	if again := b.Start(t, input); again != ids[0] {
-		t.Errorf("a later start is %s", again)
+		t.Errorf("a later start is %s, want %s", again, ids[0])
 	}
 	if got := b.Await(t, ids[0]); got.Outcome != "EXITED" || got.Stream("STDOUT") != "to both\nstarted\n" {
 		t.Errorf("%+v", got)

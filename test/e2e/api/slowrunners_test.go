@@ -51,7 +51,7 @@ func TestE2EStoppedRunnersDelayNoOtherTenant(t *testing.T) {
 				for ctx.Err() == nil {
 					err, _ := errors.AsType[*client.Error](slow.Do(ctx, list, object{"id": runner}, nil))
 					if err != nil && err.Extensions.Code == runtime.CodeClusterUnavailable {
-						late.Add(1) // it had a place
+						late.Add(1) // it had a slot
 					} else if err != nil && err.Extensions.Code == runtime.CodeLimitExceeded {
 						refused.Add(1)
 					}
@@ -61,13 +61,13 @@ func TestE2EStoppedRunnersDelayNoOtherTenant(t *testing.T) {
 	}
 	defer asking.Wait()
 	defer stop()
-	wait.For(t, "the slow tenant has all places that it gets", func() bool { return refused.Load() > 0 })
+	wait.For(t, "the slow tenant has all slots that it gets", func() bool { return refused.Load() > 0 })
 	runner := other.Claim(t, "other")
 	for try := 1; ; try++ {
 		before := late.Load()
 		other.Call(t, list, object{"id": runner}, nil)
 		if late.Load() == before {
-			return // no place became free meanwhile
+			return // no slot became free meanwhile
 		}
 		if try == 5 {
 			t.Fatal("another tenant's lists wait for the slow tenant's")

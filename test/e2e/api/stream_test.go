@@ -80,7 +80,7 @@ func TestE2EStalledSubscriberTakesNoMemory(t *testing.T) {
 	var out struct{ Execution struct{ Outcome string } }
 	p.Call(t, `query($id: ID!) { execution(id: $id, waitFor: 600) { outcome } }`, object{"id": id}, &out)
 	if out.Execution.Outcome != "EXITED" {
-		t.Errorf("it ended as %q", out.Execution.Outcome)
+		t.Errorf("it ended as %q, want \"EXITED\"", out.Execution.Outcome)
 	}
 	most := peak(t, p.Cmd.Process.Pid)
 	t.Logf("the server had %d KiB before and %d KiB at most", before>>10, most>>10)

@@ -70,7 +70,7 @@ func TestE2ESignals(t *testing.T) {
 	b.Refused(t, resizeMutation, object{"in": object{"executionId": id, "columns": 80, "rows": 24}}, runtime.CodeInvalidInput, "executionId")
 	var e *client.Error
 	if err := b.Do(t.Context(), signalMutation, object{"in": object{"executionId": id, "signal": "9"}}, nil); !errors.As(err, &e) || !strings.Contains(e.Message, "HUP, ILL, INT") {
-		t.Errorf("the message doesn't name the signals: %v", err)
+		t.Errorf("got %v, want the names of the signals", err)
 	}
 	b.Call(t, signalMutation, object{"in": object{"executionId": id, "signal": "SIGTERM"}}, nil)
 	if got := b.Await(t, id); got.Outcome != "SIGNALED" || got.Signal != "SIGTERM" {
@@ -176,15 +176,15 @@ func TestE2ELargeFile(t *testing.T) {
 		_ = content.Close()
 	}
 	for _, told := range []int64{size, -1} {
-		cut := io.MultiReader(io.LimitReader(rand.NewChaCha8([32]byte{}), 1<<20), &failing{})
+		cut := io.MultiReader(io.LimitReader(rand.NewChaCha8([32]byte{}), 1<<20), &failingReader{})
 		_, err := engine.Files.Upload(access.With(t.Context(), access.Server()), runner, "dir/large", 0, false, told, cut)
 		if runtime.CodeOf(err) != runtime.CodeInvalidInput {
-			t.Errorf("a cut upload: %v", err)
+			t.Errorf("a cut upload: got %v, want INVALID_INPUT", err)
 		}
 	}
 	_, err := engine.Files.Upload(access.With(t.Context(), access.Server()), runner, "dir/large", 0, false, 300<<20, io.LimitReader(rand.NewChaCha8([32]byte{}), 300<<20))
 	if runtime.CodeOf(err) != runtime.CodeInvalidInput {
-		t.Errorf("more than the workspace: %v", err)
+		t.Errorf("more than the workspace: got %v, want INVALID_INPUT", err)
 	}
 	// No partial file is left, though the agent may only just have noticed the cut.
 	wait.For(t, "only the old file is left", func() bool {
@@ -193,15 +193,15 @@ func TestE2ELargeFile(t *testing.T) {
 	b.Shell(t, string(runner), "truncate -s 1T sparse; mkfifo fifo; ln -s /proc/self/environ link")
 	for _, path := range []string{"sparse", "fifo", "link", "/dev/zero", "dir", "none", "/proc/1/environ"} {
 		if _, _, err := engine.Files.OpenFile(access.With(t.Context(), access.Server()), runner, path, 0); runtime.CodeOf(err) != runtime.CodeFileError {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf("%s: got %v, want FILE_ERROR", path, err)
 		}
 	}
 	_, err = engine.Files.Upload(access.With(t.Context(), access.Server()), runner, "/usr/x", 0, false, 1, strings.NewReader("x"))
 	if runtime.CodeOf(err) != runtime.CodeFileError {
-		t.Errorf("a read-only place: %v", err)
+		t.Errorf("a read-only path: got %v, want FILE_ERROR", err)
 	}
 }
 
-type failing struct{}
+type failingReader struct{}
 
-func (*failing) Read([]byte) (int, error) { return 0, errors.New("the client went away") }
+func (*failingReader) Read([]byte) (int, error) { return 0, errors.New("the client went away") }

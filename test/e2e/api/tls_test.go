@@ -25,8 +25,8 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A secured server uses TLS, requires a token, and logs requests.
-type secured struct {
+// A tlsServer server uses TLS, requires a token, and logs requests.
+type tlsServer struct {
 	bed.Bed
 	authority         *tlstest.Authority
 	dir               string // has its certificate and key
@@ -35,10 +35,10 @@ type secured struct {
 	stop              func()
 }
 
-func serveSecured(t *testing.T) *secured {
+func serveSecured(t *testing.T) *tlsServer {
 	t.Helper()
 	data := bed.DataDir(t)
-	s := &secured{authority: tlstest.New(t), dir: t.TempDir(), token: "correct-horse-battery"}
+	s := &tlsServer{authority: tlstest.New(t), dir: t.TempDir(), token: "correct-horse-battery"}
 	s.tokenFile, s.accessLog = filepath.Join(s.dir, "token"), filepath.Join(s.dir, "access.log")
 	if err := os.WriteFile(s.tokenFile, []byte(s.token), 0o600); err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func serveSecured(t *testing.T) *secured {
 }
 
 // speak returns a client that uses only HTTP/1.1 or HTTP/2.
-func (s *secured) speak(t *testing.T, http2 bool) *http.Client {
+func (s *tlsServer) speak(t *testing.T, http2 bool) *http.Client {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.authority.Pool}, ForceAttemptHTTP2: http2}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -61,7 +61,7 @@ func (s *secured) speak(t *testing.T, http2 bool) *http.Client {
 }
 
 // do sends a request and returns the whole answer.
-func (s *secured) do(t *testing.T, c *http.Client, method, path, kind string, body io.Reader, header ...string) (*http.Response, []byte) {
+func (s *tlsServer) do(t *testing.T, c *http.Client, method, path, kind string, body io.Reader, header ...string) (*http.Response, []byte) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, s.Address+path, body)
 	if err != nil {
@@ -99,7 +99,7 @@ func TestE2ETLS(t *testing.T) {
 	s.readAccessLog(t)
 }
 
-func (s *secured) useBy(t *testing.T, c *http.Client, proto string) {
+func (s *tlsServer) useBy(t *testing.T, c *http.Client, proto string) {
 	bearer := []string{"Authorization", "Bearer " + s.token, "GraphQL-Require-Preflight", "1"}
 	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<17) // 2 MiB, more than the windows of HTTP/2
 	var form bytes.Buffer
@@ -145,7 +145,7 @@ func (s *secured) useBy(t *testing.T, c *http.Client, proto string) {
 	for path, status := range map[string]int{"/": 200, "/graphql": 401, "/metrics": 401, "/health/ready": 200, "/runners": 0, "/graphiql": 0, "/theme.js": 0, "/nonesuch": 404, "/files/x": 403, address: 200} {
 		response, _ := s.do(t, c, http.MethodGet, path, "", nil)
 		h := response.Header
-		if status != 0 && response.StatusCode != status { // 0: the server may be built without its dashboard
+		if status != 0 && response.StatusCode != status { // 0 means the server may be built without its dashboard
 			t.Errorf("%s: %s", path, response.Status)
 		}
 		if h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Referrer-Policy") != "no-referrer" || !strings.Contains(h.Get("Content-Security-Policy"), "frame-ancestors 'none'") || h.Get("Strict-Transport-Security") != "" {
@@ -157,7 +157,7 @@ func (s *secured) useBy(t *testing.T, c *http.Client, proto string) {
 	}
 }
 
-func (s *secured) useByWebSocket(t *testing.T) {
+func (s *tlsServer) useByWebSocket(t *testing.T) {
 	execution, err := client.Start(t.Context(), s, client.StartExecutionInput{RunnerId: s.runner, Command: []string{"sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x"}})
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +178,7 @@ func (s *secured) useByWebSocket(t *testing.T) {
 	}
 }
 
-func (s *secured) useByCommands(t *testing.T) {
+func (s *tlsServer) useByCommands(t *testing.T) {
 	var out, errs bytes.Buffer
 	arguments := []string{"runner", "list", "--server", s.Address, "--token-file", s.tokenFile}
 	if code := bed.RunCLI(arguments, nil, &out, &errs); code == 0 || !strings.Contains(errs.String(), "--ca-file") {
@@ -201,7 +201,7 @@ func (s *secured) useByCommands(t *testing.T) {
 }
 
 // renew replaces the certificate while the server runs.
-func (s *secured) renew(t *testing.T) {
+func (s *tlsServer) renew(t *testing.T) {
 	s.authority.Write(t, s.dir, "second")
 	wait.For(t, "the new certificate is used", func() bool {
 		conn, err := tls.Dial("tcp", strings.TrimPrefix(s.Address, "https://"), &tls.Config{RootCAs: s.authority.Pool})
@@ -215,7 +215,7 @@ func (s *secured) renew(t *testing.T) {
 	s.Call(t, "{ version }", nil, nil)
 }
 
-func (s *secured) readAccessLog(t *testing.T) {
+func (s *tlsServer) readAccessLog(t *testing.T) {
 	text, err := os.ReadFile(s.accessLog)
 	if err != nil {
 		t.Fatal(err)

@@ -128,7 +128,7 @@ func TestE2EFailedUploadKeepsTheOldFile(t *testing.T) {
 	}
 	// The client offers four times as much, and still gets the answer.
 	if err := try(variables, 256<<20); !errors.As(err, &refused) || refused.Extensions.Code != runtime.CodeInvalidInput || refused.Extensions.Retryable || !strings.Contains(refused.Message, "64 MiB") {
-		t.Errorf("more than the workspace holds: %v", err)
+		t.Errorf("more than the workspace holds: got %v, want INVALID_INPUT that names 64 MiB", err)
 	}
 	b.Shell(t, runner, "head -c 60M /dev/zero > filler")
 	if err := try(variables, 30<<20); !errors.As(err, &refused) || refused.Extensions.Code != runtime.CodeStorageFull {

@@ -37,7 +37,7 @@ func until[T any](t *testing.T, b bed.Bed, subscription string, variables object
 		return nil
 	})
 	if !errors.Is(err, errSeen) {
-		t.Fatalf("%s: %v", subscription, err)
+		t.Fatalf("%s: got %v, want %v", subscription, err, errSeen)
 	}
 }
 

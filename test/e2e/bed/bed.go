@@ -73,7 +73,7 @@ type Bed struct {
 	*client.Client
 	Address string
 	Data    string
-	Groups  string // cgroup above its runners'; "": Cgroups
+	Groups  string // cgroup above its runners'; "" means Cgroups
 }
 
 // Open returns the server that the package's tests share. It has the first environments.

@@ -69,13 +69,13 @@ func (l *KeptLog) Logger() *zap.Logger {
 // test began, and the task events of its runners.
 type explanation struct {
 	mu      sync.Mutex // guards the fields below
-	servers []explained
+	servers []explainedServer
 	runners []string            // that the test claimed
 	events  map[string][]string // by runner
 }
 
-// An explained server had logged begin bytes when the test began.
-type explained struct {
+// An explainedServer server had logged begin bytes when the test began.
+type explainedServer struct {
 	log   *KeptLog
 	begin int
 }
@@ -92,8 +92,8 @@ func Explain(t testing.TB, log *KeptLog) {
 	x := found.(*explanation)
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if !slices.ContainsFunc(x.servers, func(s explained) bool { return s.log == log }) {
-		x.servers = append(x.servers, explained{log, log.size()})
+	if !slices.ContainsFunc(x.servers, func(s explainedServer) bool { return s.log == log }) {
+		x.servers = append(x.servers, explainedServer{log, log.size()})
 	}
 	if !old {
 		t.Cleanup(func() {

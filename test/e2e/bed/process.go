@@ -181,8 +181,8 @@ func DataDir(t testing.TB) string {
 // CgroupsOf returns the cgroup above those of a test's servers. Its name contains the name of the test,
 // which must have at most 42 characters: a cgroup has at most 64.
 func CgroupsOf(data string) string {
-	place := strings.ReplaceAll(strings.TrimPrefix(filepath.Dir(data), os.TempDir()+"/"), "/", "-")
-	return "rockpool/" + strings.TrimPrefix(place, "-") + "-" + strconv.Itoa(os.Getpid())
+	name := strings.ReplaceAll(strings.TrimPrefix(filepath.Dir(data), os.TempDir()+"/"), "/", "-")
+	return "rockpool/" + strings.TrimPrefix(name, "-") + "-" + strconv.Itoa(os.Getpid())
 }
 
 // ClaimUnreleased claims a runner that isn't released at the test's end.

@@ -15,7 +15,7 @@ import (
 const UploadMutation = `mutation($runner: ID!, $path: String!, $file: Upload!) {
 	uploadFile(runnerId: $runner, path: $path, file: $file) { file { path size mode owner group downloadUrl } } }`
 
-type uploaded struct {
+type uploadResult struct {
 	UploadFile struct {
 		File struct {
 			Path, Mode, Owner, Group, DownloadURL string
@@ -27,7 +27,7 @@ type uploaded struct {
 // UploadFile uploads a file, which must succeed, and returns its download URL.
 func (b Bed) UploadFile(t testing.TB, runner, path string, size int64, content io.Reader) string {
 	t.Helper()
-	var out uploaded
+	var out uploadResult
 	if err := b.Upload(t.Context(), UploadMutation, object{"runner": runner, "path": path}, size, content, &out); err != nil {
 		t.Fatalf("upload %s: %v", path, err)
 	}

@@ -69,7 +69,7 @@ func TestE2EAccessCommands(t *testing.T) {
 
 	works(operator, "env", "put", "lab", "--pool-size", "1", "--memory", "64")
 	if out := works(client, "run", "--env", "lab", "--", "echo", "mine"); out != "mine" {
-		t.Errorf("%q", out)
+		t.Errorf("got %q, want \"mine\"", out)
 	}
 	fails(`environment "lab" doesn't exist`, other, "run", "--env", "lab", "--", "echo", "theirs")
 	fails("doesn't exist", other, "env", "delete", "lab")

@@ -50,7 +50,7 @@ func TestE2EEnvironmentCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.Works(t, "env", "put", "--file", file)
-	if _, errs, code := b.Command(t, strings.Replace(edited, "poolSize: 2", "poolSize: 0", 1), "env", "put", "-f", "-"); code == 0 || !strings.Contains(errs, "CONFLICT") || !strings.Contains(errs, "show it again") {
+	if _, errs, code := b.Command(t, strings.Replace(edited, "poolSize: 2", "poolSize: 0", 1), "env", "put", "-f", "-"); code == 0 || !strings.Contains(errs, "CONFLICT") || !strings.Contains(errs, "show") {
 		t.Errorf("an old revision: %d %s", code, errs)
 	}
 	var now struct{ PoolSize, Revision int }
@@ -88,7 +88,7 @@ func TestE2EEnvironmentCommands(t *testing.T) {
 		t.Errorf("%d %s", code, errs)
 	}
 	out, errs, code := b.Command(t, "", "env", "delete", "nonesuch", "perl", "--json")
-	if code == 0 || !strings.Contains(errs, "nonesuch doesn't exist") || !strings.Contains(out, `"deleted": true`) {
+	if code == 0 || !strings.Contains(errs, "nonesuch") || !strings.Contains(out, `"deleted": true`) {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 }
@@ -226,7 +226,7 @@ func TestE2ERunFindsEnvironmentAndCompiler(t *testing.T) {
 	if err := os.WriteFile(unserved, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", unserved); code != 125 || !strings.Contains(errs, "can't run lacking, because this machine lacks its programs: start a server with `rockpool serve`") {
+	if _, errs, code := bed.RunProgram(t, nil, bed.Rockpool(t), "run", unserved); code != 125 || !strings.Contains(errs, "`rockpool serve`") {
 		t.Errorf("%q %d", errs, code)
 	}
 	own := filepath.Join(t.TempDir(), "x.read")

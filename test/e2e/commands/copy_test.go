@@ -157,7 +157,7 @@ func TestE2ECopyFile(t *testing.T) {
 	}
 	b.Works(t, "runner", "cp", "./a:b", runner+":there")
 	if got := b.Works(t, "runner", "cp", runner+":there", "-"); got != "colon" {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want \"colon\"", got)
 	}
 	if _, errs, code := b.Command(t, "streamed", "runner", "cp", "-", runner+":dir/in"); code != 0 {
 		t.Errorf("%d %s", code, errs)
@@ -332,6 +332,6 @@ func TestE2ECopyShowsItsProgressOnATerminal(t *testing.T) {
 		t.Errorf("the line stays: %q", s.seen)
 	}
 	if _, errs, _ := b.Command(t, "x", "runner", "cp", "-", runner+":quiet"); errs != "" {
-		t.Errorf("without a terminal: %q", errs)
+		t.Errorf("without a terminal: got %q, want \"\"", errs)
 	}
 }

@@ -91,7 +91,7 @@ func TestE2EPagesHoldEveryEntryOnce(t *testing.T) {
 	}
 	slices.Sort(got)
 	if text := strings.Join(got, " "); text != "src src! src-old src.zip src/Main.java src/z.txt" {
-		t.Errorf("%s", text)
+		t.Errorf("got %s, want src src! src-old src.zip src/Main.java src/z.txt", text)
 	}
 }
 

@@ -51,22 +51,22 @@ func (c *Connected) Inspect(t *testing.T) (state string) {
 	return string(out.Runner.State)
 }
 
-// WantReachable makes the runner connect to each place ("tcp/20.0.0.2:7777"). It fails the test unless
+// WantReachable makes the runner connect to each destination ("tcp/20.0.0.2:7777"). It fails the test unless
 // exactly the true ones answer.
-func (c *Connected) WantReachable(t *testing.T, places map[string]bool) {
+func (c *Connected) WantReachable(t *testing.T, destinations map[string]bool) {
 	t.Helper()
 	command := []string{"./prober", "ask"}
-	for place := range places {
-		command = append(command, place)
+	for destination := range destinations {
+		command = append(command, destination)
 	}
 	r := c.Run(t, object{"runnerId": c.ID, "command": command})
 	lines := strings.Split(strings.TrimSpace(r.Stream("STDOUT")), "\n")
-	if len(lines) != len(places) {
+	if len(lines) != len(destinations) {
 		t.Fatalf("%+v", r)
 	}
-	for i, place := range command[2:] {
-		if strings.HasSuffix(lines[i], " answered") != places[place] {
-			t.Errorf("at %s: %s", place, lines[i])
+	for i, destination := range command[2:] {
+		if strings.HasSuffix(lines[i], " answered") != destinations[destination] {
+			t.Errorf("at %s: %s", destination, lines[i])
 		}
 	}
 }

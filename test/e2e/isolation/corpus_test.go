@@ -208,7 +208,7 @@ func TestE2EAccountsAreBounded(t *testing.T) {
 // A removedDefence is a defence that a test removes, and an attack that then succeeds.
 type removedDefence struct {
 	defence   string
-	without   string // the name in sandboxtest.Without; "": it is a limit
+	without   string // the name in sandboxtest.Without; "" means it is a limit
 	row       string
 	seen      string // a regular expression for the evidence, in why it didn't hold or in what was seen
 	limits    map[string]any
@@ -296,7 +296,7 @@ func TestE2EAttacksSucceedWithoutTheirDefence(t *testing.T) {
 			rows := attack.Corpus()
 			rows = rows[slices.IndexFunc(rows, func(a attack.Attack) bool { return a.Name == test.row }):][:1]
 			if rows[0].Defence != test.defence {
-				t.Errorf("%q is held off by %s", test.row, rows[0].Defence)
+				t.Errorf("%q is held off by %s, want %s", test.row, rows[0].Defence, test.defence)
 			}
 			var with *server.Programs
 			if test.without != "" {
@@ -307,14 +307,14 @@ func TestE2EAttacksSucceedWithoutTheirDefence(t *testing.T) {
 				if test.defence == byOwnIPC {
 					defer removeSegments(t)
 				}
-				place := attack.Target{Limits: test.limits, Unlimited: test.unlimited, Networks: test.networks}
+				target := attack.Target{Limits: test.limits, Unlimited: test.unlimited, Networks: test.networks}
 				if test.defence == byCPULimit {
-					place.Bait.Share = "12" // as if a twentieth of a core had been promised: a busy machine has little to give
+					target.Bait.Share = "12" // as if a twentieth of a core had been promised: a busy machine has little to give
 				}
 				var last attack.Result
 				succeeded := regexp.MustCompile("(?m)" + test.seen)
 				succeeds := func() bool {
-					report, err := doctor.AttackServer(ctx, srv.Config(), srv.Client(), around, runtime.IsolationNamespaces, rows, place, func(r attack.Result) {
+					report, err := doctor.AttackServer(ctx, srv.Config(), srv.Client(), around, runtime.IsolationNamespaces, rows, target, func(r attack.Result) {
 						last = r
 						t.Logf("held %v: %s\n%s", r.Held, r.Why, r.Seen)
 					})

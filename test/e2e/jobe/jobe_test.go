@@ -287,7 +287,7 @@ func TestE2EJobeRunEndsWhenItsClientLeaves(t *testing.T) {
 		return seen.Batches.Nodes[0].State == runtime.BatchFinished
 	})
 	if seen.Batches.Nodes[0].Outcome != runtime.BatchCancelled {
-		t.Errorf("it ended with %s", seen.Batches.Nodes[0].Outcome)
+		t.Errorf("it ended with %s, want %s", seen.Batches.Nodes[0].Outcome, runtime.BatchCancelled)
 	}
 }
 

@@ -23,8 +23,8 @@ type object = map[string]any
 // A moodle is a client of the API, like CodeRunner.
 type moodle struct {
 	bed.Bed
-	key     string        // "": none
-	timeout time.Duration // of a request; 0: wait.Limit
+	key     string        // "" means none
+	timeout time.Duration // of a request; 0 means wait.Limit
 }
 
 // serve returns a client of a server with the API and these environments.

@@ -13,11 +13,11 @@ type Came struct {
 	Outcome, Signal, Message, Hint string
 	ExitCode                       *int
 	Stdout, Stderr                 string
-	PeakMiB, Processes             float64 // of the program; -1: unknown
+	PeakMiB, Processes             float64 // of the program; -1 means unknown
 	CPUMs, WallMs                  float64 // of the build and the program
 }
 
-// wrong returns how it differs from what must come; empty: it doesn't.
+// wrong returns how it differs from what must come; empty means it doesn't.
 func (c Came) wrong(want Want) (all []string) {
 	wrong := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	if outcome := cmp.Or(want.Outcome, "EXITED"); c.Outcome != outcome {

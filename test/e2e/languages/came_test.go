@@ -30,17 +30,17 @@ func TestDifferencesAreFound(t *testing.T) {
 	}
 }
 
-// TestDifferencesOfPlaces: a program that differs in a place must differ there, as its row says.
-func TestDifferencesOfPlaces(t *testing.T) {
+// TestDifferencesOfPlatforms: a program that differs on a platform must differ there, as its row says.
+func TestDifferencesOfPlatforms(t *testing.T) {
 	exits := func(code int) Came { return Came{Outcome: "EXITED", ExitCode: &code} }
 	row := Program{Want: Want{Exit: 0}, On: map[string]Difference{
 		"gvisor": {Reason: "why", Want: &Want{Exit: 3}},
 		"nomad":  {Reason: "why"},
 	}}
 	for _, test := range []struct {
-		place, pending string
-		code           int
-		how            string
+		platform, pending string
+		code              int
+		how               string
 	}{
 		{"host", "", 0, "passed"},
 		{"host", "", 1, "failed"},
@@ -53,8 +53,8 @@ func TestDifferencesOfPlaces(t *testing.T) {
 		{"nomad", "", 1, "differs"},
 	} {
 		row.Pending = test.pending
-		if how, wrong := row.judge(test.place, exits(test.code)); how != test.how {
-			t.Errorf("exit %d on %s, pending %q: %s (%q), want %s", test.code, test.place, test.pending, how, wrong, test.how)
+		if how, wrong := row.judge(test.platform, exits(test.code)); how != test.how {
+			t.Errorf("exit %d on %s, pending %q: %s (%q), want %s", test.code, test.platform, test.pending, how, wrong, test.how)
 		}
 	}
 }

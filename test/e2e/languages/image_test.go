@@ -56,6 +56,6 @@ func TestE2EImage(t *testing.T) {
 	all = slices.DeleteFunc(all, func(p Program) bool {
 		return !slices.Contains([]string{"Assembler", "AWK", "C", "Python", "Shell"}, p.Language)
 	})
-	s := New(t, b, Place{Name: "image", Image: "file:built.tar"})
+	s := New(t, b, Platform{Name: "image", Image: "file:built.tar"})
 	s.Run(t, all, func(t testing.TB, tool string) { t.Skipf("the image has no %s", tool) })
 }

@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { bed.Main(m) }
 
-// TestPrograms: the data of the suite is complete, and each difference of a place is documented.
+// TestPrograms: the data of the suite is complete, and each difference of a platform is documented.
 func TestPrograms(t *testing.T) {
 	all, err := Read()
 	if err != nil {
@@ -25,9 +25,9 @@ func TestPrograms(t *testing.T) {
 	}
 	languages, core := map[string]bool{}, 0
 	for _, p := range all {
-		for place, differs := range p.On {
+		for platform, differs := range p.On {
 			if !strings.Contains(string(page), "\n| "+differs.Reason+" |") && !strings.Contains(string(page), "\n| `"+differs.Reason+"`") {
-				t.Errorf("%s on %s: docs/guides/machine.md has no row %q", p.ID(), place, differs.Reason)
+				t.Errorf("%s on %s: docs/guides/machine.md has no row %q", p.ID(), platform, differs.Reason)
 			}
 		}
 		languages[p.Language] = true
@@ -41,10 +41,10 @@ func TestPrograms(t *testing.T) {
 }
 
 // host is this machine's own programs.
-func host() Place { return Place{Name: "host"} }
+func host() Platform { return Platform{Name: "host"} }
 
 // gvisor is the same programs on a kernel of their own.
-func gvisor() Place {
+func gvisor() Platform {
 	p := host()
 	p.Name, p.Isolation = "gvisor", "GVISOR"
 	return p
@@ -63,13 +63,13 @@ func selected(t *testing.T, core bool) []Program {
 // TestE2ECore runs programs of the languages that scripts/needs tests installs. The virtual machine
 // of make test-vm leaves out the slow ones, and those whose tools it lacks.
 func TestE2ECore(t *testing.T) {
-	place, all := host(), selected(t, true)
+	platform, all := host(), selected(t, true)
 	machine := os.Getenv("ROCKPOOL_PROGRAMS") != ""
 	if machine {
-		place.Name = "vm"
+		platform.Name = "vm"
 		all = slices.DeleteFunc(all, func(p Program) bool { return p.Slow })
 	}
-	s := New(t, bed.Open(t), place)
+	s := New(t, bed.Open(t), platform)
 	ran := len(all)
 	s.Run(t, all, func(t testing.TB, tool string) {
 		if ran--; !machine {

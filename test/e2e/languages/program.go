@@ -25,32 +25,32 @@ type Program struct {
 	Core     bool     // make test runs it
 	Slow     bool     // the virtual machine of make test-vm, which is ten times slower, doesn't run it
 	Hello    bool     // it prints a line, for the table of times
-	Needs    []string // programs, or paths of files, that the place must have
+	Needs    []string // programs, or paths of files, that the platform must have
 	// Files are written first. Run is a file and its arguments, for rockpool run; it is built and run
 	// by its recipe. Shell is a command line instead.
 	Files     map[string]string
 	Run       []string
 	Shell     string
 	Stdin     *string
-	TimeLimit int `yaml:"timeLimit"` // seconds; 0: the environment's
+	TimeLimit int `yaml:"timeLimit"` // seconds; 0 means the environment's
 	Variables map[string]string
 	Resources Resources
 	Limits    map[string]any // of the execution; only with Shell
 	Want      Want
-	// Pending is the reason why it fails today; "": it must pass. A program that passes although it is
+	// Pending is the reason why it fails today; "" means it must pass. A program that passes although it is
 	// pending fails the suite, so that the mark is removed.
 	Pending string
-	// On has what differs in places, by their names.
+	// On has what differs on platforms, by their names.
 	On map[string]Difference
 }
 
-// A Difference is what comes in one place instead of [Program.Want], which must not come there.
+// A Difference is what comes on one platform instead of [Program.Want], which must not come there.
 type Difference struct {
 	Reason string // a row of a table in docs/guides/machine.md
-	Want   *Want  // what must come there; nil: anything else
+	Want   *Want  // what must come there; nil means anything else
 }
 
-// Resources are the limits of the program's runner. 0: those of the language's recipe, else the
+// Resources are the limits of the program's runner. 0 means those of the language's recipe, else the
 // environment's defaults.
 type Resources struct {
 	MemoryMiB    int `yaml:"memoryMiB"`
@@ -61,7 +61,7 @@ type Resources struct {
 
 // Want is what must come. Patterns are regular expressions that match a part of the text.
 type Want struct {
-	Outcome       string  // "": EXITED
+	Outcome       string  // "" means EXITED
 	Exit          int     // of a program that exits
 	Signal        string  // of one that a signal ends
 	Stdout        *string // exactly
@@ -141,9 +141,9 @@ func (p Program) check(twice bool) error {
 		return wrong("limits need shell, and no stdin")
 	}
 	wants := []Want{p.Want}
-	for place, differs := range p.On {
-		if !slices.Contains(places, place) {
-			return wrong("on names no place: " + place)
+	for platform, differs := range p.On {
+		if !slices.Contains(platforms, platform) {
+			return wrong("on names no platform: " + platform)
 		}
 		if differs.Want != nil {
 			wants = append(wants, *differs.Want)
@@ -159,5 +159,5 @@ func (p Program) check(twice bool) error {
 	return nil
 }
 
-// places are the names of all places.
-var places = []string{"host", "image", "gvisor", "nomad", "vm"}
+// platforms are the names of all platforms.
+var platforms = []string{"host", "image", "gvisor", "nomad", "vm"}

@@ -19,23 +19,23 @@ import (
 
 type object = map[string]any
 
-// A Place is where runners run.
-type Place struct {
+// A Platform is where runners run.
+type Platform struct {
 	Name      string
 	Image     string // of its environments
-	Isolation string // of its environments; "": the default
+	Isolation string // of its environments; "" means the default
 }
 
-// A Suite runs programs in one place, two at the same time.
+// A Suite runs programs on one platform, two at the same time.
 type Suite struct {
-	Place
+	Platform
 	bed.Bed
 	Rockpool string // the program's path
 	slots    chan struct{}
 
 	mu           sync.Mutex      // guards the fields below
 	environments map[string]bool // those that exist
-	has          map[string]bool // whether the place has a program or a file
+	has          map[string]bool // whether the platform has a program or a file
 	results      []result
 }
 
@@ -46,13 +46,13 @@ type result struct {
 	how string // passed, failed, pending, differs or lacks …
 }
 
-// New returns a suite for a place of a server.
-func New(t testing.TB, b bed.Bed, p Place) *Suite {
+// New returns a suite for a server on a platform.
+func New(t testing.TB, b bed.Bed, p Platform) *Suite {
 	t.Helper()
-	return &Suite{Place: p, Bed: b, Rockpool: bed.Rockpool(t), slots: make(chan struct{}, 2), environments: map[string]bool{}, has: map[string]bool{}}
+	return &Suite{Platform: p, Bed: b, Rockpool: bed.Rockpool(t), slots: make(chan struct{}, 2), environments: map[string]bool{}, has: map[string]bool{}}
 }
 
-// Run runs programs as parts of t, and logs a summary. A program whose tools the place lacks is
+// Run runs programs as parts of t, and logs a summary. A program whose tools the platform lacks is
 // skipped; missing is called with the tool.
 func (s *Suite) Run(t *testing.T, all []Program, missing func(t testing.TB, tool string)) {
 	t.Helper()
@@ -90,11 +90,11 @@ func (s *Suite) one(t *testing.T, p Program) {
 	s.record(result{Program: p, Came: came, how: how})
 }
 
-// judge returns what a program did in a place: it passed, failed, differs or is pending. It also
+// judge returns what a program did on a platform: it passed, failed, differs or is pending. It also
 // returns what is wrong, or else how it differs.
-func (p Program) judge(place string, came Came) (how string, wrong []string) {
+func (p Program) judge(platform string, came Came) (how string, wrong []string) {
 	wrong = came.wrong(p.Want)
-	differs, how := p.On[place], "pending"
+	differs, how := p.On[platform], "pending"
 	reason := cmp.Or(differs.Reason, p.Pending)
 	if differs.Reason != "" {
 		how = "differs"
@@ -120,7 +120,7 @@ func (s *Suite) record(r result) {
 	s.results = append(s.results, r)
 }
 
-// look finds out which of the programs' tools the place has.
+// look finds out which of the programs' tools the platform has.
 func (s *Suite) look(t testing.TB, all []Program) {
 	t.Helper()
 	var tools []string
@@ -243,8 +243,8 @@ func (s *Suite) came(t testing.TB, p Program) Came {
 	return came
 }
 
-// An ended execution, as the API returns it.
-type ended struct {
+// An endedExecution execution, as the API returns it.
+type endedExecution struct {
 	Outcome, Signal, Message, Hint string
 	ExitCode                       *int
 	Usage                          *struct {
@@ -255,7 +255,7 @@ type ended struct {
 const endedFields = `outcome signal message hint exitCode usage { userMs systemMs wallMs peakMemory peakProcesses }`
 
 // came returns what the server recorded, without output.
-func (e ended) came() Came {
+func (e endedExecution) came() Came {
 	c := Came{Outcome: e.Outcome, Signal: e.Signal, Message: e.Message, Hint: e.Hint, ExitCode: e.ExitCode, PeakMiB: -1, Processes: -1}
 	if u := e.Usage; u != nil {
 		c.CPUMs, c.WallMs = *u.UserMs+*u.SystemMs, *u.WallMs
@@ -272,7 +272,9 @@ func (e ended) came() Came {
 // recorded returns what the server recorded of a labelled program and its build.
 func (s *Suite) recorded(t testing.TB, label string) (came Came) {
 	t.Helper()
-	var out struct{ Executions struct{ Nodes []ended } }
+	var out struct {
+		Executions struct{ Nodes []endedExecution }
+	}
 	s.Call(t, `query($label: String!) { executions(labels: [{name: "program", value: $label}]) { nodes { `+endedFields+` } } }`, object{"label": label}, &out)
 	for _, e := range out.Executions.Nodes {
 		before := came
@@ -297,7 +299,7 @@ func (s *Suite) limited(t testing.TB, p Program) Came {
 	}
 	execution := s.Start(t, object{"runnerId": runner, "shell": p.Shell, "limits": p.Limits, "workingDirectory": "/workspace"})
 	result := s.Await(t, execution)
-	var out struct{ Execution ended }
+	var out struct{ Execution endedExecution }
 	s.Call(t, `query($id: ID!) { execution(id: $id) { `+endedFields+` } }`, object{"id": execution}, &out)
 	came := out.Execution.came()
 	came.Stdout, came.Stderr = result.Stream("STDOUT"), result.Stream("STDERR")

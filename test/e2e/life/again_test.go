@@ -13,7 +13,7 @@ import (
 // An ending is one way in which an execution ends.
 type ending struct {
 	input   object
-	end     func(t *testing.T, b bed.Bed, execution string) // while it runs; nil: it ends on its own
+	end     func(t *testing.T, b bed.Bed, execution string) // while it runs; nil means it ends on its own
 	outcome runtime.Outcome
 }
 
@@ -122,7 +122,7 @@ func TestE2EWarmExecutionsRunAfterEachEnd(t *testing.T) {
 		t.Helper()
 		id := b.Start(t, object{"runnerId": runner, "command": []string{"python3", "-c", code}, "timeLimit": limit})
 		got := b.Await(t, id)
-		var s started
+		var s startedExecution
 		b.Call(t, `query($id: ID!) { execution(id: $id) { startedWarm coldReason } }`, object{"id": id}, &s)
 		if e := s.Execution; e.StartedWarm == nil || !*e.StartedWarm {
 			reason := "none"

@@ -24,7 +24,7 @@ import (
 type batchReader struct {
 	id     string
 	cursor *string
-	output map[int]string // by case; -1: the build
+	output map[int]string // by case; -1 means the build
 	ended  []int          // cases, in the order in which they ended
 	batch  client.Batch   // once it has ended
 }
@@ -223,7 +223,7 @@ func TestE2EInputsOfBatchesLeaveTheDisk(t *testing.T) {
 	p.Finish(t)
 }
 
-// peakOf returns the most memory that a process had, without what it maps of files; 0: it has ended.
+// peakOf returns the most memory that a process had, without what it maps of files; 0 means it has ended.
 func peakOf(pid int) int64 {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

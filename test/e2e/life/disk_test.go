@@ -51,7 +51,7 @@ func TestE2EKilledOnAFullDisk(t *testing.T) {
 	}
 	_, err = io.Copy(file, zeros{})
 	if !errors.Is(err, unix.ENOSPC) {
-		t.Fatalf("the disk didn't fill: %v", err)
+		t.Fatalf("the disk didn't fill: got %v, want %v", err, unix.ENOSPC)
 	}
 	if err := file.Close(); err != nil {
 		t.Fatal(err)

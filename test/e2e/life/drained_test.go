@@ -65,7 +65,7 @@ func wantDrained(t testing.TB, b bed.Bed, claimed, executions int) DrainState {
 	})
 	wait.For(t, "the pool says why, no alert stands, and nothing is wrong", func() bool {
 		d = drainage(t, b)
-		return strings.Contains(d.Environment.Pool.Reason, "being drained: no runner starts until an operator runs `rockpool drain --off`") && len(d.PoolAlerts) == 0 && strings.HasPrefix(d.health("pool shell"), "OK the machine is being drained")
+		return strings.Contains(d.Environment.Pool.Reason, "`rockpool drain --off`") && len(d.PoolAlerts) == 0 && strings.HasPrefix(d.health("pool shell"), "OK ") && strings.Contains(d.health("pool shell"), "drained")
 	})
 	if told := d.health("cluster"); !strings.HasPrefix(told, "OK draining: ") || !d.Activity.Draining {
 		t.Errorf("health: %q; %+v", told, d.Activity)
@@ -78,8 +78,8 @@ func wantNoClaim(t testing.TB, b bed.Bed) {
 	t.Helper()
 	var e *client.Error
 	_, err := client.Claim(t.Context(), b, client.ClaimRunnerInput{EnvironmentId: "shell", WaitFor: new(1)})
-	if !errors.As(err, &e) || e.Extensions.Code != runtime.CodeNoRunnerAvailable || !e.Extensions.Retryable || !strings.Contains(e.Message, "being drained") {
-		t.Errorf("a claim while it drains: %v", err)
+	if !errors.As(err, &e) || e.Extensions.Code != runtime.CodeNoRunnerAvailable || !e.Extensions.Retryable || !strings.Contains(e.Message, "drained") {
+		t.Errorf("a claim while it drains: got %v, want NO_RUNNER_AVAILABLE of a drained machine", err)
 	}
 }
 

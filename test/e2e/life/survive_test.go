@@ -123,11 +123,11 @@ func TestE2EStdinAndKeysOutliveTheServer(t *testing.T) {
 	id := whole()
 	p = p.Killed(t)
 	if n := write(object{"text": "one two ", "offset": 0}); n != 8 {
-		t.Errorf("offset %d", n)
+		t.Errorf("offset %d, want 8", n)
 	}
 	p = p.Killed(t)
 	if n := write(object{"text": "three\n", "close": true}); n != 14 {
-		t.Errorf("offset %d", n)
+		t.Errorf("offset %d, want 14", n)
 	}
 	if again := p.Start(t, start); again != cat {
 		t.Errorf("the key gave %s, not %s", again, cat)

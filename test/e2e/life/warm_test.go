@@ -12,13 +12,13 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// started says how an execution was started.
-type started struct {
+// startedExecution says how an execution was started.
+type startedExecution struct {
 	Execution struct {
 		StartedWarm *bool
 		ColdReason  *string
 		Usage       struct{ PeakProcesses *int }
-		Marks       struct{ QueuedAt, FirstOutputAt time.Time }
+		Timestamps  struct{ QueuedAt, FirstOutputAt time.Time }
 	}
 }
 
@@ -33,12 +33,12 @@ func TestE2EWarmInterpreter(t *testing.T) {
 	}
 	b.Put(t, map[string]any{"id": "warm", "poolSize": 1, "warm": map[string]any{"interpreter": "PYTHON", "modules": modules}})
 	runner := b.Claim(t, "warm")
-	how := func(command ...string) (started, string) {
+	how := func(command ...string) (startedExecution, string) {
 		t.Helper()
 		id := b.Start(t, map[string]any{"runnerId": runner, "command": command})
 		result := b.Await(t, id)
-		var s started
-		b.Call(t, `query($id: ID!) { execution(id: $id) { startedWarm coldReason usage { peakProcesses } marks { queuedAt firstOutputAt } } }`, map[string]any{"id": id}, &s)
+		var s startedExecution
+		b.Call(t, `query($id: ID!) { execution(id: $id) { startedWarm coldReason usage { peakProcesses } timestamps { queuedAt firstOutputAt } } }`, map[string]any{"id": id}, &s)
 		return s, result.Stream("STDOUT")
 	}
 	var loaded struct {
@@ -73,7 +73,7 @@ func TestE2EWarmInterpreter(t *testing.T) {
 		if r := b.Await(t, id); r.Stream("STDOUT") != "True\n" {
 			t.Errorf("%+v", r)
 		}
-		var s started
+		var s startedExecution
 		b.Call(t, `query($id: ID!) { execution(id: $id) { startedWarm coldReason } }`, map[string]any{"id": id}, &s)
 		if s.Execution.StartedWarm == nil || !*s.Execution.StartedWarm {
 			t.Errorf("started %+v", s.Execution)
@@ -122,7 +122,7 @@ func TestE2EWarmInterpretersOutliveTheServer(t *testing.T) {
 	const code = "import sys; print('decimal' in sys.modules)"
 	wantWarm := func(id string) {
 		t.Helper()
-		var s started
+		var s startedExecution
 		if got := p.Await(t, id); got.Stream("STDOUT") != "True\n" {
 			t.Errorf("it printed %q", got.Stream("STDOUT"))
 		}
@@ -150,7 +150,7 @@ func TestE2EWarmInterpretersOutliveTheServer(t *testing.T) {
 
 // measure logs the time until the first output, warm and cold. It runs the commands in sequence,
 // with a pause between them.
-func measure(t *testing.T, how func(command ...string) (started, string)) {
+func measure(t *testing.T, how func(command ...string) (startedExecution, string)) {
 	code := "import os, " + os.Getenv("ROCKPOOL_WARM_MODULES") + "; print(1, flush=True); os._exit(0)"
 	for _, pause := range []time.Duration{0, 500 * time.Millisecond} {
 		for _, command := range [][]string{{"python3", "-c", code}, {"python3", "-B", "-c", code}, {"python3", "-B", "-c", "print(1)"}, {"echo", "1"}} {
@@ -158,7 +158,7 @@ func measure(t *testing.T, how func(command ...string) (started, string)) {
 			for range 20 {
 				time.Sleep(pause)
 				s, _ := how(command...)
-				took = append(took, s.Execution.Marks.FirstOutputAt.Sub(s.Execution.Marks.QueuedAt))
+				took = append(took, s.Execution.Timestamps.FirstOutputAt.Sub(s.Execution.Timestamps.QueuedAt))
 			}
 			slices.Sort(took)
 			t.Logf("%v apart, %.40q: until its first output: p50 %v, least %v, most %v", pause, command, took[10], took[0], took[19])

@@ -16,7 +16,7 @@ import (
 // TestE2EAlertsFireOnNomad makes each of the example alerts of a Nomad fire.
 func TestE2EAlertsFireOnNomad(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{})
-	c := troubled{n: n, servers: new(int)}
+	c := troubledCluster{n: n, servers: new(int)}
 	scraping.Stage{Serve: c.serve, Environment: onRawExec}.Fire(t, scraping.Nomad, map[string]scraping.Story{
 		"RockpoolStartsFail":      c.withoutAnAgent,
 		"RockpoolLeaks":           c.withAStrayJob,
@@ -29,7 +29,7 @@ func TestE2EAlertsFireOnNomad(t *testing.T) {
 }
 
 // standby makes a second server wait. That is a problem in health, but no alert.
-func (c troubled) standby(t *testing.T) {
+func (c troubledCluster) standby(t *testing.T) {
 	owner, _ := c.serve(t, func(*config.Config) {})
 	c.put(t, owner, 0)
 	owning := c.prefix()
@@ -42,15 +42,15 @@ func (c troubled) standby(t *testing.T) {
 	scraping.WantQuiet(t, s, scraping.Scrape(t, b))
 }
 
-// A troubled cluster is a Nomad with faults.
-type troubled struct {
+// A troubledCluster cluster is a Nomad with faults.
+type troubledCluster struct {
 	n       *nomadtest.Nomad
 	servers *int // number of servers started
 }
 
 // serve starts a server with its own prefix. After the server's end it removes what that left in
 // Nomad.
-func (c troubled) serve(t *testing.T, change func(*config.Config)) (bed.Bed, func()) {
+func (c troubledCluster) serve(t *testing.T, change func(*config.Config)) (bed.Bed, func()) {
 	t.Helper()
 	settings := newNomadConfig(t, c.n)
 	*c.servers++
@@ -60,9 +60,9 @@ func (c troubled) serve(t *testing.T, change func(*config.Config)) (bed.Bed, fun
 	return bed.ServeHere(t, settings)
 }
 
-func (c troubled) prefix() string { return fmt.Sprintf("rockpool-%d", *c.servers) }
+func (c troubledCluster) prefix() string { return fmt.Sprintf("rockpool-%d", *c.servers) }
 
-func (c troubled) clean(t *testing.T) {
+func (c troubledCluster) clean(t *testing.T) {
 	jobs, _, err := c.n.API().Jobs().PrefixList(c.prefix())
 	if err != nil {
 		t.Error(err)
@@ -93,7 +93,7 @@ func scrapeWhen(t *testing.T, b bed.Bed, what string, so func(scraping.Scraping)
 	return now
 }
 
-func (c troubled) put(t *testing.T, b bed.Bed, size int) {
+func (c troubledCluster) put(t *testing.T, b bed.Bed, size int) {
 	t.Helper()
 	input := object{"id": "a", "poolSize": size}
 	for key, value := range onRawExec {
@@ -103,7 +103,7 @@ func (c troubled) put(t *testing.T, b bed.Bed, size int) {
 }
 
 // withoutAnAgent has nodes without the agent at the path in the settings.
-func (c troubled) withoutAnAgent(t *testing.T) (before, after scraping.Scraping) {
+func (c troubledCluster) withoutAnAgent(t *testing.T) (before, after scraping.Scraping) {
 	b, _ := c.serve(t, func(s *config.Config) { s.Nomad.AgentPath = "/nowhere/agent" })
 	before = scraping.Scrape(t, b)
 	c.put(t, b, 1)
@@ -111,7 +111,7 @@ func (c troubled) withoutAnAgent(t *testing.T) (before, after scraping.Scraping)
 }
 
 // withAStrayJob registers a job by hand that looks like a runner's but is unreadable.
-func (c troubled) withAStrayJob(t *testing.T) (before, after scraping.Scraping) {
+func (c troubledCluster) withAStrayJob(t *testing.T) (before, after scraping.Scraping) {
 	b, _ := c.serve(t, func(*config.Config) {})
 	c.put(t, b, 1)
 	b.Full(t, "a", 1)
@@ -123,13 +123,13 @@ func (c troubled) withAStrayJob(t *testing.T) (before, after scraping.Scraping) 
 	}
 	after = scrapeWhen(t, b, "it leaks", func(s scraping.Scraping) bool { return s.Value("rockpool_runners_leaked") == 1 })
 	if leaks := after.Value("rockpool_task_leaks_total"); leaks != 1 {
-		t.Errorf("%v leaks", leaks)
+		t.Errorf("%v leaks, want 1", leaks)
 	}
 	return before, after
 }
 
 // withoutNomad kills Nomad's server.
-func (c troubled) withoutNomad(t *testing.T) (before, after scraping.Scraping) {
+func (c troubledCluster) withoutNomad(t *testing.T) (before, after scraping.Scraping) {
 	b, _ := c.serve(t, func(*config.Config) {})
 	c.put(t, b, 0)
 	before = scraping.Scrape(t, b)
@@ -142,7 +142,7 @@ func (c troubled) withoutNomad(t *testing.T) (before, after scraping.Scraping) {
 	})
 }
 
-func (c troubled) restart(t *testing.T) {
+func (c troubledCluster) restart(t *testing.T) {
 	if err := c.n.RestartServer(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -150,7 +150,7 @@ func (c troubled) restart(t *testing.T) {
 
 // withALateLock kills Nomad's server until half of the lock's time is over. The test's server ends
 // before the other half is.
-func (c troubled) withALateLock(t *testing.T) (before, after scraping.Scraping) {
+func (c troubledCluster) withALateLock(t *testing.T) (before, after scraping.Scraping) {
 	b, stop := c.serve(t, func(s *config.Config) { s.Nomad.LockTTL = 30 })
 	c.put(t, b, 0)
 	before = scraping.Scrape(t, b)
@@ -166,7 +166,7 @@ func (c troubled) withALateLock(t *testing.T) (before, after scraping.Scraping) 
 }
 
 // withOneBridge uses a runner that takes the only connection.
-func (c troubled) withOneBridge(t *testing.T) (before, after scraping.Scraping) {
+func (c troubledCluster) withOneBridge(t *testing.T) (before, after scraping.Scraping) {
 	b, _ := c.serve(t, func(s *config.Config) { s.Nomad.Bridges = 1 })
 	c.put(t, b, 0)
 	runner := b.ClaimUnreleased(t, "a")

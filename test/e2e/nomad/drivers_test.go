@@ -17,14 +17,14 @@ import (
 	"github.com/rockpool/rockpool/test/wait"
 )
 
-// A place is the server of a driver, with one environment.
-type place struct {
+// A driverBed is the server of a driver, with one environment.
+type driverBed struct {
 	bed.Bed
 	nomad  *nomadtest.Nomad
 	driver string
 }
 
-func (p place) claim(t *testing.T, environment string, input object) string {
+func (p driverBed) claim(t *testing.T, environment string, input object) string {
 	t.Helper()
 	all := object{"id": environment, "poolSize": 0, "resources": object{"memoryMiB": 96, "cpuMHz": 50, "processes": 32, "workspaceMiB": 16}}
 	for key, value := range input {
@@ -40,20 +40,20 @@ func (p place) claim(t *testing.T, environment string, input object) string {
 
 // eachDriver runs a test on each driver that isolates, with the fields that environments need
 // there.
-func eachDriver(t *testing.T, test func(t *testing.T, p place, environment object)) {
+func eachDriver(t *testing.T, test func(t *testing.T, p driverBed, environment object)) {
 	n := nomadtest.Start(t, nomadtest.Options{Drivers: []string{"docker", "exec"}, Volumes: true})
 	for driver, image := range map[string]string{"docker": nomadtest.Image, "exec": runtime.DefaultImage} {
 		t.Run(driver, func(t *testing.T) {
 			settings := newNomadConfig(t, n)
 			settings.Nomad.Driver, settings.Nomad.Prefix, settings.Nomad.NoNetworkMode = driver, "rockpool-"+driver, "host"
 			b, _ := bed.ServeHere(t, settings)
-			test(t, place{b, n, driver}, object{"image": image, "isolation": "CLUSTER"})
+			test(t, driverBed{b, n, driver}, object{"image": image, "isolation": "CLUSTER"})
 		})
 	}
 }
 
 // limitOfProcesses returns the kernel's limit for a runner, as the machine sees it.
-func (p place) limitOfProcesses(t *testing.T, runner string) string {
+func (p driverBed) limitOfProcesses(t *testing.T, runner string) string {
 	t.Helper()
 	allocations, _, err := p.nomad.API().Jobs().Allocations("rockpool-"+p.driver+"-runner-"+runner, true, nil)
 	if err != nil || len(allocations) != 1 {
@@ -83,7 +83,7 @@ func (p place) limitOfProcesses(t *testing.T, runner string) string {
 // TestE2ENomadReportsWhichLimitWasReached: an execution that reaches a limit of its runner ends
 // with that cause, as on one machine, and its usage is counted.
 func TestE2ENomadReportsWhichLimitWasReached(t *testing.T) {
-	eachDriver(t, func(t *testing.T, p place, environment object) {
+	eachDriver(t, func(t *testing.T, p driverBed, environment object) {
 		runner := p.claim(t, "limits", environment)
 		const most = 32 + 32 // and the agent's threads
 		if got := p.limitOfProcesses(t, runner); !strings.Contains(got, fmt.Sprint(most)) {
@@ -120,7 +120,7 @@ func TestE2ENomadReportsWhichLimitWasReached(t *testing.T) {
 
 // TestE2ENomadUsageWhileItRuns: a running program's memory is shown next to its runner's limit.
 func TestE2ENomadUsageWhileItRuns(t *testing.T) {
-	eachDriver(t, func(t *testing.T, p place, environment object) {
+	eachDriver(t, func(t *testing.T, p driverBed, environment object) {
 		runner := p.claim(t, "usage", environment)
 		id := p.Start(t, object{"runnerId": runner, "shell": "head -c 12000000 /dev/zero >f; echo holds; sleep 1000", "timeLimit": 600})
 		var got struct {
@@ -154,7 +154,7 @@ func TestE2ENomadProgramsGetImageSettings(t *testing.T) {
 	settings := newNomadConfig(t, n)
 	settings.Nomad.Driver = "docker"
 	b, _ := bed.ServeHere(t, settings)
-	p := place{b, n, "docker"}
+	p := driverBed{b, n, "docker"}
 	runner := p.claim(t, "image", object{"image": nomadtest.ConfiguredImage, "isolation": "CLUSTER", "variables": []object{{"name": "OURS", "value": "1"}}})
 	want := "/srv/app\n1000\nASAN_OPTIONS=detect_leaks=0\nCARGO_NET_OFFLINE=true\nGOPROXY=off\nGOTOOLCHAIN=local\nGREETING=hello\nHOME=/tmp/home\nLANG=de_DE.UTF-8\nLOGNAME=runner\n" +
 		"LSAN_OPTIONS=detect_leaks=0\nNPM_CONFIG_FETCH_RETRIES=0\nOMPI_MCA_btl_sm_single_copy_mechanism=none\nOMPI_MCA_btl_vader_single_copy_mechanism=none\nOURS=1\n" +
@@ -167,9 +167,9 @@ func TestE2ENomadProgramsGetImageSettings(t *testing.T) {
 	}
 }
 
-// TestE2ENomadBoundsWhatProgramsWrite: every place that programs can write to has a limit.
+// TestE2ENomadBoundsWhatProgramsWrite: every directory that programs can write to has a limit.
 func TestE2ENomadBoundsWhatProgramsWrite(t *testing.T) {
-	eachDriver(t, func(t *testing.T, p place, environment object) {
+	eachDriver(t, func(t *testing.T, p driverBed, environment object) {
 		runner := p.claim(t, "disk", environment)
 		writable := p.Shell(t, runner, `for at in $(find / -path /proc -prune -o -type d -print 2>/dev/null); do
 			if (echo x >$at/.probe) 2>/dev/null; then rm -f $at/.probe; echo $at; fi; done; ls -d /dev/mqueue 2>/dev/null`)
@@ -203,7 +203,7 @@ func TestE2ENomadExecutesInTheWorkspace(t *testing.T) {
 	if err != nil || !slices.ContainsFunc(found, func(f health.Finding) bool { return f.Name == "workspace" && f.Status == health.OK }) {
 		t.Errorf("doctor says %+v, %v", found, err)
 	}
-	p := place{b, n, "docker"}
+	p := driverBed{b, n, "docker"}
 	runner := p.claim(t, "volume", object{"image": nomadtest.Image, "isolation": "CLUSTER"})
 	for dir, room := range map[string]int{"/workspace": 16 << 20, "/tmp": 32 << 20} {
 		script := "cd " + dir + "; printf '#!/bin/sh\\necho ran\\n' >s; chmod +x s; ./s; cp /bin/echo e; ./e also; head -c 60000000 /dev/zero >f 2>/dev/null; stat -c %s f; rm f"

@@ -34,7 +34,7 @@ func TestE2ENomadPinsImages(t *testing.T) {
 	settings.Nomad.Driver, settings.Nomad.NodeImages = "docker", false
 	settings.Nomad.ForcePull = true // otherwise a node may use its cached image
 	b, _ := bed.ServeHere(t, settings)
-	p := place{b, n, "docker"}
+	p := driverBed{b, n, "docker"}
 	tag := registry.Push(imageOf(t, "first"), "pinned:1")
 	environment := object{"image": tag, "isolation": "CLUSTER"}
 	runner := p.claim(t, "pinned", environment)
@@ -80,14 +80,14 @@ func TestE2ENomadPinsImages(t *testing.T) {
 		}
 		p.Call(t, `{ health { components { name message } } }`, nil, &out)
 		for _, c := range out.Health.Components {
-			if strings.Contains(c.Message, "isn't pinned") {
+			if strings.Contains(c.Message, "image of environment unknown") {
 				return c.Message
 			}
 		}
 		return ""
 	}
 	if text := problem(); !strings.Contains(text, unknown) {
-		t.Errorf("it is reported as %q", text)
+		t.Errorf("it is reported as %q, want a problem that names %s", text, unknown)
 	}
 	p.Call(t, `mutation { deleteEnvironment(input: {id: "unknown"}) { deleted } }`, nil, nil)
 	wait.For(t, "it isn't reported any more", func() bool { return problem() == "" })

@@ -33,7 +33,7 @@ func TestE2ENomadLanguages(t *testing.T) {
 	if len(all) < 40 {
 		t.Errorf("%d programs", len(all))
 	}
-	s := languages.New(t, b, languages.Place{Name: "nomad", Image: builtImage(t), Isolation: "CLUSTER"})
+	s := languages.New(t, b, languages.Platform{Name: "nomad", Image: builtImage(t), Isolation: "CLUSTER"})
 	s.Run(t, all, func(t testing.TB, tool string) { t.Errorf("the image has no %s", tool) })
 }
 

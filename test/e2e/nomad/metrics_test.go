@@ -18,7 +18,7 @@ import (
 // compares the metrics with these numbers.
 func TestE2EMetricsCountWhatHappenedOnNomad(t *testing.T) {
 	n := nomadtest.Start(t, nomadtest.Options{})
-	c := troubled{n: n, servers: new(int)}
+	c := troubledCluster{n: n, servers: new(int)}
 	b, stop := c.serve(t, func(*config.Config) {})
 	c.put(t, b, 3)
 	b.Full(t, "a", 3)
@@ -93,7 +93,7 @@ func TestE2EMetricsCountWhatHappenedOnNomad(t *testing.T) {
 }
 
 // kill kills a runner's agent.
-func (c troubled) kill(t *testing.T, runner string) {
+func (c troubledCluster) kill(t *testing.T, runner string) {
 	t.Helper()
 	all, _, err := c.n.API().Allocations().List(nil)
 	if err != nil {

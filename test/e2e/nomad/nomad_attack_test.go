@@ -87,8 +87,8 @@ func TestE2EAttacksOnNomad(t *testing.T) {
 			if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(machine.secret, []byte(secret), 0o600)); err != nil { // anybody finds it, and only root reads it
 				t.Fatal(err)
 			}
-			place := attack.Target{Server: b.Client, Tier: runtime.IsolationCluster, Outside: machine, Bait: attack.Bait{Secret: secret, Path: machine.secret}, Image: test.image, Sparing: true, NoNetwork: "it is Nomad's"}
-			report, err := attack.Run(t.Context(), place, rows, func(r attack.Result) {
+			target := attack.Target{Server: b.Client, Tier: runtime.IsolationCluster, Outside: machine, Bait: attack.Bait{Secret: secret, Path: machine.secret}, Image: test.image, Sparing: true, NoNetwork: "it is Nomad's"}
+			report, err := attack.Run(t.Context(), target, rows, func(r attack.Result) {
 				if !r.Held {
 					t.Errorf("%s %q (%s): %s%s\n%s", r.Class, r.Name, r.Defence, r.Why, r.Skipped, r.Seen)
 				}

@@ -230,8 +230,8 @@ func TestE2ENomadRefusedTemplateStopsTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := server.New(settings, zaptest.NewLogger(t)).Open(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "--nomad-template") || !strings.Contains(err.Error(), "batch") {
-		t.Errorf("%v", err)
+	if err == nil || !strings.Contains(err.Error(), "--nomad-template") || !strings.Contains(err.Error(), "service") {
+		t.Errorf("got %v, want an error that names --nomad-template and the type service", err)
 	}
 }
 

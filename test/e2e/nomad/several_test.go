@@ -31,7 +31,7 @@ func TestE2ENomadSeveralServersServeAsOne(t *testing.T) {
 	second, _ := serve()
 	wait.For(t, "the second passes on", func() bool { return second.Do(t.Context(), `{ environments { id } }`, nil, nil) == nil })
 
-	p := place{Bed: second, nomad: n, driver: "raw_exec"}
+	p := driverBed{Bed: second, nomad: n, driver: "raw_exec"}
 	runner := p.claim(t, "shared", object{"image": "host", "isolation": "NONE"})
 	r := first.Shell(t, runner, "echo one; cat >f")
 	if r.Stream("STDOUT") != "one\n" {
@@ -103,7 +103,7 @@ func TestE2ENomadKilledLeaderIsReplaced(t *testing.T) {
 	third, _ := serve()
 	wait.For(t, "the second passes on", answers(second))
 	wait.For(t, "the third passes on", answers(third))
-	p := place{Bed: bed.Bed{Client: third}, nomad: n, driver: "raw_exec"}
+	p := driverBed{Bed: bed.Bed{Client: third}, nomad: n, driver: "raw_exec"}
 	runner := p.claim(t, "shared", object{"image": "host", "isolation": "NONE"})
 	ended := p.Shell(t, runner, "echo kept >f; echo said")
 

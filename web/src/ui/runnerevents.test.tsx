@@ -8,13 +8,13 @@ test("events are listed in order with their times", () => {
   render(
     <EventList
       events={[
-        { at: "2026-11-22T01:00:00Z", kind: "PLACED", message: "It got its place." },
+        { at: "2026-11-22T01:00:00Z", kind: "PLACED", message: "It got its allocation." },
         { at: "2026-11-22T01:00:01.5Z", kind: "START_FAILED", message: "It could not be started: its driver couldn't start it." },
       ]}
     />,
   );
   const items = screen.getAllByRole("listitem");
-  expect(items.map((item) => within(item).getByText(/\.$/).textContent)).toEqual(["It got its place.", "It could not be started: its driver couldn't start it."]);
+  expect(items.map((item) => within(item).getByText(/\.$/).textContent)).toEqual(["It got its allocation.", "It could not be started: its driver couldn't start it."]);
   expect(items.map((item) => item.querySelector("time")?.dateTime)).toEqual(["2026-11-22T01:00:00Z", "2026-11-22T01:00:01.5Z"]);
   expect(within(items[1]!).getByText("Start failed").className).toContain("bad");
 });

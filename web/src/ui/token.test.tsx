@@ -17,7 +17,7 @@ afterEach(() => {
 /** Resolves after the response of an address was read and rendered. */
 let shown: (address: string) => Promise<void>;
 
-/** A server for this kind of caller; undefined: it requires a token. */
+/** A server for this kind of caller; undefined means that it requires a token. */
 function serves(kind: Caller["kind"] | undefined, { configured = true, logout = new Response(null, { status: 204 }) } = {}) {
   const asked: string[] = [];
   const read: string[] = [];

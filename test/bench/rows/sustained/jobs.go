@@ -16,8 +16,8 @@ import (
 type job struct {
 	name, what string
 	argv       []string
-	source     string  // in C, compiled to "program"; "": nothing to compile
-	goal       float64 // runs per second; 0: none
+	source     string  // in C, compiled to "program"; "" means nothing to compile
+	goal       float64 // runs per second; 0 means none
 	warm       bool    // the runner has python loaded
 	jobe       bool    // sent to the API for Jobe's clients
 }

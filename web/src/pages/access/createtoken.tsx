@@ -72,7 +72,7 @@ export function Secret({ secret, first, onClose }: { secret: string; first: bool
 }
 
 const day = 86_400;
-/** lives lists the choices of a token's lifetime in seconds; 0: it never expires. */
+/** lives lists the choices of a token's lifetime in seconds. 0 means that it never expires. */
 const lives = [
   [0, "Never"],
   [day, "After a day"],

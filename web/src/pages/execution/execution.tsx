@@ -38,8 +38,8 @@ const ExecutionQuery = graphql(
         usage {
           ...UsageParts
         }
-        marks {
-          ...WaterfallMarks
+        timestamps {
+          ...WaterfallTimestamps
         }
       }
     }
@@ -121,7 +121,7 @@ export default function Execution({ id }: { id: string }) {
       <Card title="Output" bare>
         <LogView
           {...searched}
-          own={{ id, began: execution.marks.startedAt }}
+          own={{ id, began: execution.timestamps.startedAt }}
           label="Output log"
           tools={<DownloadButton id={id} />}
           nothing={<NothingPrinted on={followed.stream} ended={ended} />}
@@ -129,7 +129,7 @@ export default function Execution({ id }: { id: string }) {
       </Card>
       {running && may("use") && <Feed id={id} />}
       <Card title="Timeline">
-        <Waterfall marks={execution.marks} ended={ended} />
+        <Waterfall timestamps={execution.timestamps} ended={ended} />
       </Card>
     </Page>
   );

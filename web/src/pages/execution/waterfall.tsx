@@ -2,14 +2,14 @@ import { between, duration } from "../../lib/format";
 import { graphql, type ResultOf } from "../../lib/graphql";
 
 export const WaterfallFragment = graphql(`
-  fragment WaterfallMarks on Marks {
+  fragment WaterfallTimestamps on Timestamps {
     queuedAt
     startedAt
     firstOutputAt
     finishedAt
   }
 `);
-export type Marks = ResultOf<typeof WaterfallFragment>;
+export type Timestamps = ResultOf<typeof WaterfallFragment>;
 
 export interface Step {
   name: string;
@@ -19,8 +19,8 @@ export interface Step {
 }
 
 /** steps returns the completed phases of an execution in their order. */
-export function steps(marks: Marks): Step[] {
-  const { queuedAt, startedAt, firstOutputAt, finishedAt } = marks;
+export function steps(timestamps: Timestamps): Step[] {
+  const { queuedAt, startedAt, firstOutputAt, finishedAt } = timestamps;
   const out: Step[] = [];
   const add = (name: string, from: string | null, to: string | null) => {
     if (from && to) out.push({ name, from: between(queuedAt, from), took: Math.max(0, between(from, to)) });
@@ -32,8 +32,8 @@ export function steps(marks: Marks): Step[] {
 }
 
 /** Waterfall draws the phases of an execution over time. */
-export function Waterfall({ marks, ended }: { marks: Marks; ended: boolean }) {
-  const all = steps(marks);
+export function Waterfall({ timestamps, ended }: { timestamps: Timestamps; ended: boolean }) {
+  const all = steps(timestamps);
   const whole = Math.max(...all.map((step) => step.from + step.took), 0.001);
   if (all.length === 0) return <p className="soft">Not started yet.</p>;
   return (

@@ -30,7 +30,7 @@ const row = (id: string, state: string) => ({
   outcome: state === "FINISHED" ? "EXITED" : null,
   exitCode: 0,
   usage: null,
-  marks: { queuedAt: "2026-11-21T00:00:00Z" },
+  timestamps: { queuedAt: "2026-11-21T00:00:00Z" },
 });
 
 function serve(role: Role | null, rows: unknown[]) {

@@ -54,8 +54,8 @@ function columnsOf(params: URLSearchParams): readonly Column<ExecutionRow>[] {
       width: "8.5rem",
       card: 1,
       cell: (row) => (
-        <time className="num nowrap" dateTime={row.marks.queuedAt} title={row.marks.queuedAt}>
-          {dated(row.marks.queuedAt)}
+        <time className="num nowrap" dateTime={row.timestamps.queuedAt} title={row.timestamps.queuedAt}>
+          {dated(row.timestamps.queuedAt)}
         </time>
       ),
     },

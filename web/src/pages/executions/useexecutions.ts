@@ -18,7 +18,7 @@ const ExecutionRowFragment = graphql(
         value
       }
       ...OutcomeParts
-      marks {
+      timestamps {
         queuedAt
       }
     }

@@ -9,8 +9,8 @@ import { server } from "./server";
 vi.mock("./editor", () => ({ default: () => null }));
 vi.mock("../../lib/caller", () => ({ useCaller: () => ({ caller: undefined, may: () => true }) }));
 
-const place = { id: "python", image: "host" };
-const sample = begin(place);
+const environment = { id: "python", image: "host" };
+const sample = begin(environment);
 let done: string[];
 
 beforeEach(() => {
@@ -31,7 +31,7 @@ function Shown({ args = "" }) {
     setDraft(change(draft));
     return change(draft);
   };
-  return <Bench draft={draft} linked onDraft={onDraft} onRun={() => done.push("save")} environments={[place]} />;
+  return <Bench draft={draft} linked onDraft={onDraft} onRun={() => done.push("save")} environments={[environment]} />;
 }
 const run = () => act(async () => void fireEvent.click(screen.getByRole("button", { name: "Run" })));
 

@@ -9,7 +9,7 @@ import { CallsView } from "./callsview";
 import { back, opened, type Draft } from "./draft";
 import { Files } from "./files";
 import { LinkButton } from "./linkbutton";
-import { begin, presetsFor, untouched, type Place, type Preset } from "./presets";
+import { begin, presetsFor, untouched, type EnvironmentImage, type Preset } from "./presets";
 import { problemOf, wrongArguments, type Program } from "./program";
 import { Result } from "./result";
 import { useRun } from "./userun";
@@ -22,7 +22,7 @@ export interface BenchProps {
   onDraft: (change: (draft: Draft) => Draft) => Draft;
   /** Called before a run. */
   onRun: () => void;
-  environments: readonly Place[];
+  environments: readonly EnvironmentImage[];
 }
 
 /** Bench is where a program is written, run and watched. */
@@ -34,7 +34,7 @@ export function Bench({ draft, linked, onDraft, onRun, environments }: BenchProp
   const [asked, setAsked] = useState<Preset>();
   const result = useRef<HTMLDivElement>(null);
   const [swapped, setSwapped] = useState(0); // a replaced program gets new editors
-  const place = environments.find(({ id }) => id === program.environment);
+  const selected = environments.find(({ id }) => id === program.environment);
 
   const edit = (change: (program: Program) => Program) => {
     setProblem(undefined);
@@ -46,7 +46,7 @@ export function Bench({ draft, linked, onDraft, onRun, environments }: BenchProp
     setSwapped((n) => n + 1);
     onDraft(change);
   };
-  const from = (where: Place, preset?: Preset): Program => ({ ...begin(where, preset), args: program.args, stdin: program.stdin });
+  const from = (where: EnvironmentImage, preset?: Preset): Program => ({ ...begin(where, preset), args: program.args, stdin: program.stdin });
   const choose = (id: string) => {
     const chosen = environments.find((one) => one.id === id);
     // An unchanged sample is replaced by one in the language of the new environment.
@@ -54,9 +54,9 @@ export function Bench({ draft, linked, onDraft, onRun, environments }: BenchProp
     else set({ environment: id });
   };
   const start = (preset: Preset) => {
-    if (!place) return;
+    if (!selected) return;
     setAsked(undefined);
-    replace((before) => opened(before, from(place, preset)));
+    replace((before) => opened(before, from(selected, preset)));
   };
   const go = () => {
     if (!may("use")) return;
@@ -97,26 +97,26 @@ export function Bench({ draft, linked, onDraft, onRun, environments }: BenchProp
         <label>
           <span className="hidden-text">Environment</span>
           <select className="select" value={program.environment} onChange={(event) => choose(event.target.value)}>
-            {!place && <option value={program.environment}>{program.environment} (not available)</option>}
+            {!selected && <option value={program.environment}>{program.environment} (not available)</option>}
             {environments.map(({ id }) => (
               <option key={id}>{id}</option>
             ))}
           </select>
         </label>
-        {place && (
+        {selected && (
           <label>
             <span className="hidden-text">Load a sample</span>
             <select
               className="select"
               value=""
               onChange={(event) => {
-                const preset = presetsFor(place).find(({ name }) => name === event.target.value);
+                const preset = presetsFor(selected).find(({ name }) => name === event.target.value);
                 if (preset && untouched(program)) start(preset);
                 else setAsked(preset);
               }}
             >
               <option value="">Sample …</option>
-              {presetsFor(place).map(({ name }) => (
+              {presetsFor(selected).map(({ name }) => (
                 <option key={name}>{name}</option>
               ))}
             </select>

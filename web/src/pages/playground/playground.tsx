@@ -7,7 +7,7 @@ import { session } from "../../lib/session";
 import { Empty, Failure, Loading, Notice, Page } from "../../ui/parts";
 import { Bench } from "./bench";
 import { load, opened, Saver, type Draft } from "./draft";
-import { begin, type Place } from "./presets";
+import { begin, type EnvironmentImage } from "./presets";
 import { unpack } from "./programlink";
 
 const ChoicesQuery = graphql(`
@@ -48,7 +48,7 @@ export default function Playground() {
 }
 
 /** useDraft returns the program of the address, or else the draft, or else a sample. It saves each change. */
-function useDraft(environments: readonly Place[] | undefined) {
+function useDraft(environments: readonly EnvironmentImage[] | undefined) {
   const [draft, setDraft] = useState<Draft>();
   const latest = useRef<Draft>(undefined); // the rendered state can be older
   const [version, setVersion] = useState(0); // counts the programs loaded from links
@@ -101,10 +101,10 @@ function useDraft(environments: readonly Place[] | undefined) {
 }
 
 /** draftFor returns the draft, or a sample if the address names another environment. */
-export function draftFor(draft: Draft | undefined, environments: readonly Place[], search: string): Draft | undefined {
+export function draftFor(draft: Draft | undefined, environments: readonly EnvironmentImage[], search: string): Draft | undefined {
   const id = new URLSearchParams(search).get("environment");
   const named = environments.find((environment) => environment.id === id);
   if (draft && (!named || draft.program.environment === named.id)) return draft;
-  const place = named ?? environments.find((environment) => environment.id === "python") ?? environments[0];
-  return place && opened(draft, begin(place));
+  const chosen = named ?? environments.find((environment) => environment.id === "python") ?? environments[0];
+  return chosen && opened(draft, begin(chosen));
 }

@@ -140,8 +140,8 @@ echo "Hello, \${name:-world}!"
   },
 ];
 
-/** Place is the part of an environment that suggests its languages. */
-export interface Place {
+/** EnvironmentImage is the part of an environment that suggests its languages. */
+export interface EnvironmentImage {
   id: string;
   image: string;
 }
@@ -150,7 +150,7 @@ export interface Place {
  * presetsFor returns the samples that an environment can probably run, by the words of its id and image, always with
  * a shell. For an unknown image it returns all samples.
  */
-export function presetsFor({ id, image }: Place): readonly Preset[] {
+export function presetsFor({ id, image }: EnvironmentImage): readonly Preset[] {
   const found = new Set(`${id} ${image}`.toLowerCase().split(/[^a-z0-9+]+/).map((word) => word.replace(/\d+$/, "").replace(/\+\+$/, "pp")));
   const likely = presets.filter((preset) => preset.words.some((word) => found.has(word)));
   if (likely.length > 0) return [...likely, presets.at(-1)!];
@@ -159,8 +159,8 @@ export function presetsFor({ id, image }: Place): readonly Preset[] {
 }
 
 /** begin returns a new program from a sample. */
-export function begin(place: Place, preset: Preset = presetsFor(place)[0]!): Program {
-  return { environment: place.id, files: [{ name: preset.file, text: preset.text }], command: preset.command, args: "", stdin: "" };
+export function begin(environment: EnvironmentImage, preset: Preset = presetsFor(environment)[0]!): Program {
+  return { environment: environment.id, files: [{ name: preset.file, text: preset.text }], command: preset.command, args: "", stdin: "" };
 }
 
 /** untouched reports whether a program is an unchanged sample. */

@@ -29,7 +29,7 @@ export function commandOf({ command, args }: Program): string[] {
   const parsed = split(line);
   if (parsed?.plain) return [...parsed.words, ...values];
   if (values.length === 0) return ["sh", "-c", line];
-  return ["sh", "-c", parsed?.places ? line : line + forArguments, "sh", ...values];
+  return ["sh", "-c", parsed?.takesArguments ? line : line + forArguments, "sh", ...values];
 }
 
 /**
@@ -64,7 +64,7 @@ export function wrongArguments({ command, args }: Program): string | undefined {
   const values = split(args)?.words;
   if (!values) return "A quote in the arguments has no end";
   const line = split(command);
-  if (values.length === 0 || !line?.closed || line.places) return undefined;
+  if (values.length === 0 || !line?.closed || line.takesArguments) return undefined;
   return `Arguments can't be added at the end of this command: write "$@" where they belong`;
 }
 

@@ -25,7 +25,7 @@ export interface Turn {
 
 /** whyWaiting says why no runner is available yet, and how long that may last. */
 export function whyWaiting(pool: WaitedFor | undefined, turn: Turn): string {
-  return [`${reason(pool)}.`, place(turn)].filter(Boolean).join(" ");
+  return [`${reason(pool)}.`, ahead(turn)].filter(Boolean).join(" ");
 }
 
 /** reason says why the pool has no idle runner. The server's own reason takes precedence. */
@@ -39,8 +39,8 @@ function reason(pool: WaitedFor | undefined): string {
   return "No runner is idle";
 }
 
-/** place says how many claims come first; "" without a position. */
-function place({ position, estimatedWaitMs }: Turn): string {
+/** ahead says how many claims come first; "" without a position. */
+function ahead({ position, estimatedWaitMs }: Turn): string {
   if (position === null) return "";
   const when = estimatedWaitMs === null ? "" : `, in about ${duration(Math.max(1_000, Math.round(estimatedWaitMs / 1_000) * 1_000))}`;
   return position === 1 ? `You are next${when}.` : `${position - 1} ${position === 2 ? "claim is" : "claims are"} before you${when}.`;

@@ -32,7 +32,7 @@ test.each([
   ["a \\$1", false],
   ['a "\\$1"', false],
   ["echo ${HOME} $x", false],
-])("%j has a place for arguments: %j", (text, places) => expect(split(text)?.places).toBe(places));
+])("%j takes arguments: %j", (text, takesArguments) => expect(split(text)?.takesArguments).toBe(takesArguments));
 
 test.each([
   ["a;", true],

@@ -4,7 +4,7 @@ export interface Words {
   /** Whether a shell would only split the text and start the program that it names. */
   plain: boolean;
   /** Whether the text has a placeholder for arguments, such as `"$@"` or `$1`. */
-  places: boolean;
+  takesArguments: boolean;
   /** Whether no argument can follow: the text ends with an operator, the end of a block, or a comment. */
   closed: boolean;
 }
@@ -13,7 +13,7 @@ export interface Words {
 const builtins = new Set(
   ". : alias bg break cd command continue eval exec exit export fc fg getopts hash jobs local read readonly return set shift source times trap type ulimit umask unalias unset wait".split(" "),
 );
-const place = /\$(?:[@*#1-9]|\{[#!]?[@*1-9]|\{#\})/;
+const placeholder = /\$(?:[@*#1-9]|\{[#!]?[@*1-9]|\{#\})/;
 const block = /[;&\n)}]\s*(?:\}|(?:done|fi|esac)(?:\s+(?:\}|done|fi|esac))*)$/;
 
 /**
@@ -23,7 +23,7 @@ const block = /[;&\n)}]\s*(?:\}|(?:done|fi|esac)(?:\s+(?:\}|done|fi|esac))*)$/;
 export function split(text: string): Words | undefined {
   const words: string[] = [];
   let plain = true;
-  let places = false;
+  let takesArguments = false;
   let comment = false;
   let operator = -1; // where the last one is
   const open: boolean[] = []; // open parentheses: whether each belongs to a substitution, which is part of a word
@@ -40,13 +40,13 @@ export function split(text: string): Words | undefined {
     if (char === "(") open.push(/[$<>]/.test(text[at - 1] ?? ""));
     if (/[|&;<>(]/.test(char) || (char === ")" && !open.pop())) operator = at;
     if (char === "#" && word === undefined) comment = true;
-    if (char === "$" && text.slice(at).search(place) === 0) places = true;
+    if (char === "$" && text.slice(at).search(placeholder) === 0) takesArguments = true;
     if (char === "'" || char === '"') {
       const end = endOf(text, at);
       if (end < 0) return undefined;
       const quoted = text.slice(at + 1, end);
       if (char === '"' && /[$`]/.test(quoted)) plain = false;
-      if (char === '"' && place.test(quoted.replace(/\\./g, ""))) places = true;
+      if (char === '"' && placeholder.test(quoted.replace(/\\./g, ""))) takesArguments = true;
       word = (word ?? "") + (char === '"' ? quoted.replace(/\\(["\\$`])/g, "$1") : quoted);
       at = end;
     } else {
@@ -55,7 +55,7 @@ export function split(text: string): Words | undefined {
   }
   if (word !== undefined) words.push(word);
   const closed = comment || (operator >= 0 && operator === text.trimEnd().length - 1) || block.test(text.trimEnd());
-  return { words, plain: plain && words.length > 0 && !builtins.has(words[0]!), places, closed };
+  return { words, plain: plain && words.length > 0 && !builtins.has(words[0]!), takesArguments, closed };
 }
 
 /** endOf returns the index of a quote's end, or -1. */

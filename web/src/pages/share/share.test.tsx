@@ -6,7 +6,7 @@ import { SharedPage, type SharedPageProps } from "./share";
 
 afterEach(cleanup);
 
-const running = { commandLine: "echo '<img src=x>'", state: "RUNNING", outcome: null, exitCode: null, signal: null, goneReason: null, message: null, usage: null, marks: { startedAt: "2026-11-21T00:00:00Z" } } as const;
+const running = { commandLine: "echo '<img src=x>'", state: "RUNNING", outcome: null, exitCode: null, signal: null, goneReason: null, message: null, usage: null, timestamps: { startedAt: "2026-11-21T00:00:00Z" } } as const;
 const log = { stream: undefined, rows: new Rows(), version: 0, ready: true, started: true, end: undefined, error: undefined, show: () => {}, find: (number: number) => Promise.resolve(number - 1), read: () => Promise.resolve("") };
 const searched = { log, wanted: "", found: { numbers: [], done: true, many: false, error: undefined }, onWanted: () => {}, onStream: () => {} };
 const expired = new ServerError("the grant has expired: ask for a new one with createGrant", "UNAUTHENTICATED");

@@ -23,7 +23,7 @@ const SharedQuery = graphql(
       execution(id: $id) {
         commandLine
         ...OutcomeParts
-        marks {
+        timestamps {
           startedAt
         }
       }
@@ -117,7 +117,7 @@ export function SharedPage({ usable, execution, until, searched, error, retry, t
           <Facts>
             {[
               ["Command", <span key="c" className="mono">{commandText(execution.commandLine, 500)}</span>],
-              ["Started", execution.marks.startedAt ? moment(execution.marks.startedAt) : "–"],
+              ["Started", execution.timestamps.startedAt ? moment(execution.timestamps.startedAt) : "–"],
               ["Duration", now.usage ? duration(now.usage.wallMs) : "–"],
               ["Output size", now.usage ? bytes(now.usage.outputBytes) : "–"],
               ["Link expires", until ? <span key="u" title={until}>{moment(until)}</span> : "–"],

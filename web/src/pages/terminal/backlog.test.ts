@@ -32,7 +32,7 @@ test("all output is drawn in order", async () => {
   expect(server.asked.every(([bytes, text]) => text && bytes <= 1 << 20)).toBe(true);
 });
 
-test("hurry skips to the end, and draws what is printed meanwhile", async () => {
+test("skipToEnd skips to the end, and draws what is printed meanwhile", async () => {
   const server = printer(10_000);
   const backlog = new Backlog(server.fetch);
   const drawn: number[] = [];
@@ -40,7 +40,7 @@ test("hurry skips to the end, and draws what is printed meanwhile", async () => 
   await backlog.drain(
     async (text) => {
       drawn.push(Number(text));
-      if (drawn.length === 3) backlog.hurry();
+      if (drawn.length === 3) backlog.skipToEnd();
       if (server.chunks < 12_000) server.chunks += 300;
     },
     () => {},
@@ -54,7 +54,7 @@ test("hurry skips to the end, and draws what is printed meanwhile", async () => 
   expect(server.asked.length).toBeLessThan(200);
 });
 
-test("hurry skips to the end for all sizes of chunks and steps", async () => {
+test("skipToEnd skips to the end for all sizes of chunks and steps", async () => {
   for (let chunks = 3_000; chunks < 4_500; chunks += 7) {
     const server = printer(chunks, 8 << 10);
     const backlog = new Backlog(server.fetch);
@@ -62,7 +62,7 @@ test("hurry skips to the end for all sizes of chunks and steps", async () => {
     await backlog.drain(
       async (text) => {
         drawn.push(Number(text));
-        backlog.hurry();
+        backlog.skipToEnd();
       },
       () => {},
       () => {},
@@ -72,7 +72,7 @@ test("hurry skips to the end for all sizes of chunks and steps", async () => {
   }
 });
 
-test("hurry before drain skips once", async () => {
+test("skipToEnd before drain skips once", async () => {
   const server = printer(1000);
   const backlog = new Backlog(server.fetch);
   let drawn = 0;
@@ -83,7 +83,7 @@ test("hurry before drain skips once", async () => {
       () => {},
       () => skips++,
     );
-  backlog.hurry();
+  backlog.skipToEnd();
   await drain();
   expect([skips, drawn < 100]).toEqual([1, true]);
   server.chunks = 2000;
@@ -92,13 +92,13 @@ test("hurry before drain skips once", async () => {
   expect([skips, drawn]).toEqual([1, 1000]);
 });
 
-test("hurry with little output left skips nothing", async () => {
+test("skipToEnd with little output left skips nothing", async () => {
   const server = printer(3);
   const backlog = new Backlog(server.fetch, "1");
   const drawn: string[] = [];
   await backlog.drain(
     async (text) => {
-      backlog.hurry();
+      backlog.skipToEnd();
       drawn.push(text);
     },
     () => {},

@@ -25,7 +25,7 @@ const full = (page: Printed, maxBytes: number) => page.chunks.length >= Math.flo
 export class Backlog {
   cursor: string | null;
   private readonly fetch: Fetch;
-  private hurried = false;
+  private skipping = false;
   private stopped = false;
 
   constructor(fetch: Fetch, cursor: string | null = null) {
@@ -34,8 +34,8 @@ export class Backlog {
   }
 
   /** Skips existing output except the end, until the screen has caught up. */
-  hurry() {
-    this.hurried = true;
+  skipToEnd() {
+    this.skipping = true;
   }
 
   stop() {
@@ -46,7 +46,7 @@ export class Backlog {
   async drain(draw: (text: string) => Promise<void>, lost: (bytes: number, cause: LossCause) => void, skipped: () => void): Promise<void> {
     let reported = false;
     while (!this.stopped) {
-      if (this.hurried && (await this.skip()) && !reported) {
+      if (this.skipping && (await this.skip()) && !reported) {
         reported = true;
         skipped();
       }
@@ -60,7 +60,7 @@ export class Backlog {
       this.cursor = page.cursor;
       if (!full(page, pageBytes)) break;
     }
-    this.hurried = false;
+    this.skipping = false;
   }
 
   /** Moves the cursor forward to the last page. It returns whether it left out output. */

@@ -109,7 +109,7 @@ export class TerminalSession {
     this.screen.terminal.onResize(() => this.resized());
     // A key press skips the backlog, so that its effect shows soon.
     this.screen.terminal.onKey(() => {
-      if (this.behind) this.backlog.hurry();
+      if (this.behind) this.backlog.skipToEnd();
     });
     this.backlog = new Backlog((after, maxBytes, text) => this.printed(after, maxBytes, text));
   }
