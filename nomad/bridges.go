@@ -34,7 +34,7 @@ type bridgeSet struct {
 	freed chan struct{}            // closed and replaced when a bridge may be free
 }
 
-// BridgeStats are the counts of bridges and its current state.
+// BridgeStats are the counts and the current state of all bridges.
 type BridgeStats struct {
 	Budget      int   // maximum number of bridges
 	Open        int   // bridges that are open or being opened
@@ -306,9 +306,9 @@ func (b *bridgeSet) Drop(id runtime.RunnerID) {
 	b.signalFreed()
 }
 
-// openBridge starts the agent's bridge in a task of an allocation by alloc exec, and returns when the agent
+// execBridge starts the agent's bridge in a task of an allocation by alloc exec, and returns when the agent
 // has answered through it. The node may be unknown.
-func openBridge(ctx context.Context, nomad *connection.Client, node, allocation string, access job.AgentAccess) (bridgeSession, error) {
+func execBridge(ctx context.Context, nomad *connection.Client, node, allocation string, access job.AgentAccess) (bridgeSession, error) {
 	conn, err := nomad.Exec(ctx, node, allocation, access.Task, access.Command)
 	if err != nil {
 		return nil, err

@@ -59,7 +59,7 @@ func New(_ context.Context, config Config) (*Cluster, error) {
 	}
 	config.Jobs.Pins = config.Resolve != nil
 	if config.openBridge == nil {
-		config.openBridge = openBridge
+		config.openBridge = execBridge
 	}
 	if err := config.Jobs.Check(); err != nil {
 		return nil, err
@@ -285,6 +285,6 @@ type Config struct {
 	Relist   time.Duration // interval of refreshes without a hint; 0 means 30 s
 	LockTTL  time.Duration // time after which a standby takes over from a dead server
 
-	// openBridge is openBridge, except in tests with a fake Nomad.
+	// openBridge is execBridge, except in tests with a fake Nomad.
 	openBridge func(ctx context.Context, nomad *connection.Client, node, allocation string, access job.AgentAccess) (bridgeSession, error)
 }

@@ -26,19 +26,15 @@ import (
 // of a request". Compatible APIs and downloads authenticate their callers themselves.
 func (s *Server) handlers(streams context.Context, known *clients.Limiter, requests requests) http.Handler {
 	people := s.signIn()
-	var session func(r *http.Request) (secret string, ok bool)
-	if s.config.OIDC.Issuer != "" {
-		session = people.Secret
-	}
 	gate := &routes.Gate{
 		Hosts: s.config.AllowedHosts, Origins: s.config.AllowedOrigins, Open: s.registry.Open, Logger: s.logger.Named("graph"),
-		Pages: web.New().Serve, SignIn: people, Next: s.routes(known, session),
+		Pages: web.New().Serve, SignIn: people, Next: s.routes(known, people.Secret),
 	}
 	return known.Handler(s.access.Handler(requests.handler(streams, gate)))
 }
 
 // routes returns the handler of all addresses except those of the dashboard and sign-in. session returns
-// the session in a request's cookie; nil without sign-in.
+// the session in a request's cookie.
 func (s *Server) routes(known *clients.Limiter, session func(r *http.Request) (secret string, ok bool)) http.Handler {
 	c, logger := s.config, s.logger.Named("graph")
 	languages := c.Recipes

@@ -1,7 +1,7 @@
-// Package output prints the results of commands: tables for people, JSON and YAML for scripts. It also controls
-// the terminal of the user while a program in a runner uses it, and restores it afterwards.
+// Package output prints the results of commands: tables for people, JSON and YAML for scripts.
 // Names and texts from other people can't control the terminal: control characters and invisible
-// characters are replaced or escaped.
+// characters are replaced or escaped. It also controls the user's terminal while a program in a runner uses
+// it, and restores it afterwards.
 package output
 
 import (

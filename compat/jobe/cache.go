@@ -28,7 +28,7 @@ type cache struct {
 type shelf struct {
 	bytes int64
 	files map[string]*list.Element
-	order list.List // of *cached, the most recently used first
+	order list.List // of *cachedFile, the most recently used first
 }
 
 // A cachedFile is a file of a shelf. Its content doesn't change.

@@ -26,7 +26,7 @@ type outputParts struct {
 	reason  string // why they are lost
 }
 
-// newPrinted returns output without any event.
+// newOutputParts returns output without any event.
 func newPrinted() *outputParts {
 	return &outputParts{streams: map[runtime.Stream]*cut{runtime.Stdout: {}, runtime.Stderr: {}}}
 }

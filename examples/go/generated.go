@@ -69,8 +69,8 @@ type ClaimResponse struct {
 	// The last idle runner of a shared environment isn't given to a tenant with several waiting claims while
 	// another runner is being made, for at most one second. So a tenant that comes then needn't wait.
 	//
-	// At most 20,000 claims wait. A tenant may add one only while it has fewer
-	// waiting claims than can still be added. So one tenant alone can have 10,000.
+	// At most 20,000 claims wait. A tenant's new claim waits only while the tenant has fewer waiting claims than
+	// there are free positions. So one tenant alone can have 10,000.
 	//
 	// Access: CLIENT.
 	ClaimRunner ClaimClaimRunnerClaimRunnerPayload `json:"claimRunner"`

@@ -165,7 +165,7 @@ func (e *plainError) Error() string { return "TLS is required for " + e.host }
 // is also the size of a worker's packets, and a worker doesn't wait for ever either.
 const paceBytes = maxPacket
 
-// A pacedBody body ends with an error if the sender has kept its reader waiting for too long. The
+// A pacedBody ends with an error if the sender has kept its reader waiting for too long. The
 // reader's own time doesn't count. One goroutine reads it.
 type pacedBody struct {
 	io.ReadCloser

@@ -41,7 +41,7 @@ type Outcome struct {
 	Reason     runtime.GoneReason      // only if it is GONE
 	Message    string                  // for clients, if there is something to say
 	Lacks      []Dimension             // what its evaluation waits for, if it waits only for room
-	Allocation *api.AllocationListStub // where its agent is or will be, if it has one
+	Allocation *api.AllocationListStub // where its agent is or will be; nil without an allocation
 	OOMKills   int64                   // processes killed because memory was full, as reported by Nomad
 }
 

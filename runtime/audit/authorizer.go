@@ -126,8 +126,8 @@ type Made struct {
 // NewMade returns a Made without details. Its tenant is WholeServer.
 func NewMade(kind, id string) *Made { return &Made{Kind: kind, ID: id, Tenant: WholeServer} }
 
-// Make calls act if the caller may use the operation, and records the outcome, also a refusal. act completes
-// what made says.
+// Make calls act if the caller may use the operation, and records the outcome, also a refusal. act sets the
+// fields of made that are known only afterwards.
 func (a *Authorizer) Make(ctx context.Context, op access.Operation, made *Made, act func(p access.Principal) error) (err error) {
 	defer func() {
 		if err != nil || !made.Omit {

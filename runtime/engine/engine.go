@@ -300,7 +300,7 @@ func (e *Engine) newPool(alert pool.AlertRule) func(runtime.Environment, []runti
 	}
 }
 
-// A leaderCluster cluster removes runners only while this server leads. A server that was suspended may
+// A leaderCluster removes runners only while this server leads. A server that was suspended may
 // still consider a runner idle that another server has handed out.
 type leaderCluster struct {
 	runtime.Cluster

@@ -158,7 +158,7 @@ func TestEnvironmentsChangeTheirTenant(t *testing.T) {
 	}
 }
 
-// A pinningCluster cluster pins each image to one digest, and counts the calls.
+// A pinningCluster pins each image to one digest, and counts the calls.
 type pinningCluster struct {
 	*clustertest.Fake
 	calls *atomic.Int64

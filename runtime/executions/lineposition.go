@@ -17,7 +17,7 @@ import (
 // the rest begins a new line. It bounds how far a page reads on to find the ends of its lines.
 const interruption = 64 << 10
 
-// A position is in a log, between two records, with the counts of the lines before it.
+// A position is an offset between two records of a log, with the counts of the lines before it.
 //
 // A line belongs to one stream. It ends at its newline, at lost bytes, at the end of the output,
 // and when the other stream has printed more than interruption bytes since the line began. Lines

@@ -286,7 +286,7 @@ func (r *Registry) Tokens(by access.Principal, sessions bool) []access.Token {
 			all = append(all, shown)
 		}
 	}
-	slices.SortFunc(all, func(a, r access.Token) int { return cmp.Compare(a.ID, r.ID) })
+	slices.SortFunc(all, func(a, b access.Token) int { return cmp.Compare(a.ID, b.ID) })
 	return all
 }
 
@@ -317,7 +317,7 @@ func (r *Registry) Tenants(by access.Principal) []runtime.Tenant {
 		all[runtime.DefaultTenant] = runtime.Tenant{Weight: runtime.DefaultWeight}
 	}
 	maps.DeleteFunc(all, func(id runtime.TenantID, _ runtime.Tenant) bool { return !by.SeesTenant(id) })
-	return slices.SortedFunc(maps.Values(all), func(a, r runtime.Tenant) int { return cmp.Compare(a.ID.String(), r.ID.String()) })
+	return slices.SortedFunc(maps.Values(all), func(a, b runtime.Tenant) int { return cmp.Compare(a.ID.String(), b.ID.String()) })
 }
 
 // Tenant returns a tenant, and whether it exists.

@@ -81,14 +81,14 @@ func (e *entry) due() bool {
 	return e.Claim.InactivityTimeout > 0 && e.Claim.ExpiresAt.Sub(e.renewal.stored) > e.Claim.InactivityTimeout/10
 }
 
-// renewed ends an event that only renewed e's claim, or began or ended a use of e. Such an event changes no
-// plan: no claim expires earlier. The loop settles no later than this claim needs.
-func (o *loop) renewed(e *entry) {
+// keepPlan says that the present event can't change the plan: it only renewed e's claim, or began or ended a
+// use of e, so no claim expires earlier. The loop settles no later than this claim needs.
+func (o *loop) keepPlan(e *entry) {
 	wake := e.Claim.ExpiresAt
 	if e.busy > 0 {
 		wake = o.keep(e, time.Now())
 	}
-	o.planned, o.wake = true, earlier(o.wake, wake)
+	o.planUnchanged, o.wake = true, earlier(o.wake, wake)
 }
 
 // keep renews the claim of a used runner whenever a tenth of its timeout has passed, and returns when to

@@ -33,11 +33,12 @@ func (l *listing) listed() bool { return l.taken > 0 }
 
 // begin reports whether a list is to begin now. If one is running, another will follow it.
 func (l *listing) begin(now time.Time) bool {
+	l.next = now.Add(relist)
 	if l.underway {
 		l.again = true
 		return false
 	}
-	l.underway, l.next = true, now.Add(relist)
+	l.underway = true
 	return true
 }
 

@@ -25,10 +25,10 @@ type loop struct {
 	pace    pace     // of the waiting claims
 	members []Member // scratch space of settle, since a pool may have a thousand
 
-	listing listing
-	changes changes
-	wake    time.Time // when to settle if nothing happens before
-	planned bool      // the present event can't change the plan; see renewed
+	listing       listing
+	changes       changes
+	wake          time.Time // when to settle if nothing happens before
+	planUnchanged bool      // the present event can't change the plan; see keepPlan
 
 	failures Failures
 	yielded  yieldedRunners
@@ -63,7 +63,7 @@ func (p *Pool) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		o.planned = false
+		o.planUnchanged = false
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -77,7 +77,7 @@ func (p *Pool) Run(ctx context.Context) error {
 				o.list()
 			}
 		}
-		if !o.planned {
+		if !o.planUnchanged {
 			o.wake = o.settle(time.Now())
 			// Without a list, there may be runners that the pool doesn't know.
 			if o.goal.deleted && len(o.runners) == 0 && o.listing.listed() {

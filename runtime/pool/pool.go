@@ -210,7 +210,7 @@ func (p *Pool) Renew(ctx context.Context, id runtime.RunnerID) (runtime.Runner, 
 			return
 		}
 		o.renew(e, func(err error) { reply(e.Runner, err) })
-		o.renewed(e)
+		o.keepPlan(e)
 	})
 }
 
@@ -228,7 +228,7 @@ func (p *Pool) use(ctx context.Context, id runtime.RunnerID, change int) (runtim
 		}
 		e.busy += change
 		o.renew(e, nil)
-		o.renewed(e)
+		o.keepPlan(e)
 		reply(e.Runner, nil)
 	})
 }

@@ -230,7 +230,7 @@ func (p *Pool) QueuePosition(ctx context.Context, w *Queued) QueuePosition {
 	if w.queued.Load() && !p.positions.valid(time.Now()) {
 		_, _ = call(ctx, p, func(o *loop, reply func(struct{}, error)) { // on an error, the last positions stay
 			o.computePositions(time.Now())
-			o.planned = true
+			o.planUnchanged = true
 			reply(struct{}{}, nil)
 		})
 	}

@@ -16,7 +16,7 @@ type Environment struct {
 	ID               runtime.EnvironmentID
 	Tenant           *runtime.TenantID // owner; nil means unchanged, or the default tenant for a new one
 	Shared           *bool             // every tenant may see it and claim its runners
-	IfRevision       *int              // CONFLICT if the stored revision differs; 0 means that it is only created
+	IfRevision       *int              // CONFLICT if the stored revision differs; 0 means that the environment must not exist yet
 	Image            *string
 	PoolSize         *int
 	CPUMHz           *int

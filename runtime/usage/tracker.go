@@ -1,6 +1,8 @@
 // Package usage counts what tenants use: runners, waiting claims, executions, the sizes of pools,
 // and stored inputs. Each is acquired from the tenant's quotas before it is made, and released when it
-// ends. Runners and executions of an earlier server are adopted, whatever the quotas. Methods are safe for
+// ends. It also asks agents what their runners use; see Agents.
+//
+// Runners and executions of an earlier server are adopted, whatever the quotas. Methods are safe for
 // concurrent use, except Reserve, AdoptReserved and ReleaseReserved: their caller holds the turn to change
 // environments.
 package usage

@@ -68,28 +68,25 @@ func RemoveSegments() {
 		if err != nil || *(*int32)(unsafe.Pointer(&info[kind.count])) == 0 {
 			continue
 		}
-		for index := 0; index <= last; index++ {
-			var p permissions
-			if id, err := kind.control(index, kind.stat, unsafe.Pointer(&p)); err == nil {
-				removeAs(p.owner, func() { _, _ = kind.control(id, removeIPC, nil) })
+		ended := make(chan struct{})
+		proc.StartThread(func() (unchanged bool) {
+			defer close(ended)
+			for index := 0; index <= last; index++ {
+				var p permissions
+				if id, err := kind.control(index, kind.stat, unsafe.Pointer(&p)); err == nil && setUser(p.owner) {
+					_, _ = kind.control(id, removeIPC, nil)
+				}
 			}
-		}
+			return setUser(0)
+		})
+		<-ended
 	}
 }
 
-// removeAs calls remove as a user, since only the creator of such an object may remove it. The real
-// and saved user stay 0, so that users can't signal the thread.
-func removeAs(user uint32, remove func()) {
-	ended := make(chan struct{})
-	proc.StartThread(func() (unchanged bool) {
-		defer close(ended)
-		const same = ^uintptr(0)
-		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, same, uintptr(user), same); errno != 0 {
-			return true
-		}
-		remove()
-		_, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, same, 0, same)
-		return errno == 0
-	})
-	<-ended
+// setUser makes a user this thread's effective one, since only the creator of an object may remove it. The
+// real and saved user stay 0, so that users can't signal the thread. It reports whether that worked.
+func setUser(user uint32) bool {
+	const same = ^uintptr(0)
+	_, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, same, uintptr(user), same)
+	return errno == 0
 }

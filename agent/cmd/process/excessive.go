@@ -10,7 +10,7 @@ import (
 )
 
 // A program can take much kernel memory that no control group counts within a second (package
-// kernelmemory). Measuring it is expensive. So a command is measured only when it may have taken
+// groups). Measuring it is expensive. So a command is measured only when it may have taken
 // much since the last time: it used much processor time, or a little and a second has passed.
 const (
 	lookTime = 200 * time.Millisecond // processor time after which a command is always measured

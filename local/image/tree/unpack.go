@@ -234,7 +234,7 @@ func (t *Tree) keepTime(name string, at time.Time) {
 
 func (t *Tree) hash(name string) uint64 { return maphash.String(t.seed, name) }
 
-// A meteredReader reader ends with an error when the unpacking must end, or the layer exceeds the limit.
+// A meteredReader ends with an error when the unpacking must end, or the layer exceeds the limit.
 type meteredReader struct {
 	ended func() error // returns nil to continue
 	layer io.Reader

@@ -68,7 +68,7 @@ func (a *Access) listen(ctx context.Context, every time.Duration, changed func(t
 	}
 }
 
-// A changedTables is the names of changed tables. Its methods are safe for concurrent use.
+// changedTables are the names of changed tables. Its methods are safe for concurrent use.
 type changedTables struct {
 	wake syncs.Hint // take returns something
 

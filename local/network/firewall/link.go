@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/agent/cmd/proc"
 	"github.com/rockpool/rockpool/local/network"
 )
 
@@ -42,7 +43,8 @@ func makeLink(id string, pid int, p network.Policy) (*pair, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the network namespace: %w", err)
 	}
-	within, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
+	var within *netlink.Handle
+	proc.OnThread(func() { within, err = netlink.NewHandleAt(ns, unix.NETLINK_ROUTE) }) // it enters ns for a moment
 	if err != nil {
 		_ = ns.Close()
 		return nil, fmt.Errorf("open the network namespace: %w", err)

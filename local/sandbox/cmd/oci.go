@@ -64,8 +64,8 @@ func createGVisor(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, 
 	// The CPU limit comes last: starting gVisor takes the same CPU time however small the runner
 	// is, and no program of a user runs yet. Its platform has already opened the devices that it
 	// needs.
-	speed, devices, started := *s.Linux.Resources.CPU, s.Linux.Resources.Devices, limits
-	s.Linux.Resources.CPU.Quota, s.Linux.Resources.CPU.Period, started.CPUQuota = nil, nil, 0
+	speed, devices, withoutCPU := *s.Linux.Resources.CPU, s.Linux.Resources.Devices, limits
+	s.Linux.Resources.CPU.Quota, s.Linux.Resources.CPU.Period, withoutCPU.CPUQuota = nil, nil, 0
 	if program.UsesKVM() {
 		// This device is /dev/kvm.
 		major, minor := int64(10), int64(232)
@@ -75,7 +75,7 @@ func createGVisor(c helper.Config, q *helper.Request, trees cgroup.Hierarchies, 
 		if _, err := limit(pid, q, s); err != nil {
 			return finalError{fmt.Errorf("set the limits: %w", err)}
 		}
-		if _, err := trees.Check(pid, c.Group(q.ID), started); err != nil {
+		if _, err := trees.Check(pid, c.Group(q.ID), withoutCPU); err != nil {
 			return finalError{fmt.Errorf("check the limits: %w", err)}
 		}
 		if err := boundGroups(c, q, trees); err != nil {

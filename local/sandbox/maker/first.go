@@ -259,7 +259,7 @@ func (p *plan) guard(s *script) {
 	}
 }
 
-// A maskedPath path can't be read inside.
+// A maskedPath can't be read inside.
 type maskedPath struct {
 	path      string
 	directory bool

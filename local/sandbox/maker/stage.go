@@ -240,7 +240,6 @@ func buildDevices(at string, m specs.Mount, devices []bind) error {
 	return unix.MountSetattr(unix.AT_FDCWD, at, 0, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
 }
 
-// serve does jobs until the channel is closed.
 // do mounts what a job needs, clones its first process, and unmounts everything again.
 func (j job) do() (pid int, err error) {
 	root := hostRoot

@@ -42,7 +42,7 @@ func (c troubledCluster) standby(t *testing.T) {
 	scraping.WantQuiet(t, s, scraping.Scrape(t, b))
 }
 
-// A troubledCluster cluster is a Nomad with faults.
+// A troubledCluster is a Nomad with faults.
 type troubledCluster struct {
 	n       *nomadtest.Nomad
 	servers *int // number of servers started
