@@ -73,11 +73,17 @@ func RemoveSegments() {
 			defer close(ended)
 			for index := 0; index <= last; index++ {
 				var p permissions
-				if id, err := kind.control(index, kind.stat, unsafe.Pointer(&p)); err == nil && setUser(p.owner) {
-					_, _ = kind.control(id, removeIPC, nil)
+				id, err := kind.control(index, kind.stat, unsafe.Pointer(&p))
+				if err != nil || !setUser(p.owner) {
+					continue
+				}
+				_, _ = kind.control(id, removeIPC, nil)
+				// Only root may become the next owner, and see the objects of all.
+				if !setUser(0) {
+					return false
 				}
 			}
-			return setUser(0)
+			return true
 		})
 		<-ended
 	}
