@@ -19,11 +19,12 @@ type call struct {
 
 // A script is the list of system calls that a new process makes before it executes a program. All
 // of their memory is allocated before the process is made, because the process can't allocate any.
-// The zero value is empty.
+// The zero value is empty, and its memory is this process's. With an image, its memory is that.
 type script struct {
 	calls []call
 	names []string // what each call does, for errors
 	kept  []any    // what the calls point to, kept from the garbage collector
+	image *image
 }
 
 // Values of call.want that no system call returns.
@@ -48,8 +49,11 @@ func (s *script) text(t string) uintptr {
 	return s.bytes(b)
 }
 
-// bytes returns the address of b, which the script keeps.
+// bytes returns the address of b, which the script keeps. An image has a copy of b.
 func (s *script) bytes(b []byte) uintptr {
+	if s.image != nil {
+		return s.image.add(b)
+	}
 	s.kept = append(s.kept, b)
 	return uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 }
@@ -60,12 +64,20 @@ func (s *script) texts(all []string) uintptr {
 	for i, t := range all {
 		list[i] = s.text(t)
 	}
-	s.kept = append(s.kept, list)
-	return uintptr(unsafe.Pointer(unsafe.SliceData(list)))
+	return s.bytes(bytesOf(list))
 }
 
-// point returns the address of a value, and keeps the value.
+// bytesOf returns the memory of values.
+func bytesOf[T any](values []T) []byte {
+	var one T
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), len(values)*int(unsafe.Sizeof(one)))
+}
+
+// point returns the address of a value, and keeps the value. An image has a copy of it.
 func point[T any](s *script, value *T) uintptr {
+	if s.image != nil {
+		return s.image.add(bytesOf(unsafe.Slice(value, 1)))
+	}
 	s.kept = append(s.kept, value)
 	return uintptr(unsafe.Pointer(value))
 }
