@@ -1,6 +1,7 @@
 package maker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -34,8 +35,10 @@ const lowestChannel = 512
 // A plan is the input of a first process's script.
 type plan struct {
 	spec     *specs.Spec
-	root     string     // path of the mounted root directory
-	files    []*os.File // from descriptor 3 on
+	root     string      // path of the mounted root directory
+	stdio    [3]*os.File // descriptors 0 to 2; nil means null
+	files    []*os.File  // from descriptor 3 on
+	program  *os.File    // the descriptor after files: executed instead of the spec's file; or nil
 	null     *os.File
 	channel  uintptr    // descriptor of the socket to the maker, at least lowestChannel
 	join     []*os.File // version 1: files of the cgroups to join
@@ -98,7 +101,12 @@ func (p *plan) write(s *script) error {
 	none := uint64(0)
 	s.add("unblock signals", unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, point(s, &none), 0, unsafe.Sizeof(none))
 	process := p.spec.Process
-	s.add("execute "+process.Args[0], unix.SYS_EXECVE, s.text(process.Args[0]), s.texts(process.Args), s.texts(process.Env))
+	args, env := s.texts(process.Args), s.texts(process.Env)
+	if p.program != nil {
+		s.add("execute "+process.Args[0], unix.SYS_EXECVEAT, uintptr(3+len(p.files)), s.text(""), args, env, unix.AT_EMPTY_PATH)
+		return nil
+	}
+	s.add("execute "+process.Args[0], unix.SYS_EXECVE, s.text(process.Args[0]), args, env)
 	return nil
 }
 
@@ -121,7 +129,10 @@ func (p *plan) await(s *script, word string) {
 func (p *plan) descriptors(s *script) {
 	all := append([]*os.File{}, p.files...)
 	if p.null != nil {
-		all = append([]*os.File{p.null, p.null, p.null}, p.files...)
+		all = append([]*os.File{cmp.Or(p.stdio[0], p.null), cmp.Or(p.stdio[1], p.null), cmp.Or(p.stdio[2], p.null)}, p.files...)
+	}
+	if p.program != nil {
+		all = append(all, p.program)
 	}
 	above := max(uintptr(len(all)), p.channel+1)
 	for _, f := range all {
@@ -130,8 +141,12 @@ func (p *plan) descriptors(s *script) {
 	for i, f := range all { // first above all places
 		s.add("move descriptors", unix.SYS_DUP3, f.Fd(), above+uintptr(i), unix.O_CLOEXEC)
 	}
-	for i := range all {
-		s.add("move descriptors", unix.SYS_DUP3, above+uintptr(i), uintptr(i), 0)
+	for i, f := range all {
+		flags := uintptr(0)
+		if f == p.program {
+			flags = unix.O_CLOEXEC
+		}
+		s.add("move descriptors", unix.SYS_DUP3, above+uintptr(i), uintptr(i), flags)
 	}
 	s.add("close descriptors", unix.SYS_CLOSE_RANGE, uintptr(len(all)), p.channel-1, 0)
 	s.add("close descriptors", unix.SYS_CLOSE_RANGE, p.channel+1, math.MaxInt32, 0)
@@ -175,7 +190,13 @@ func (p *plan) spread(s *script) {
 // timerSlack is the kernel's default, in nanoseconds.
 const timerSlack = 50_000
 
-func (p *plan) next() uintptr { return uintptr(3 + len(p.files)) }
+// next returns the lowest free descriptor.
+func (p *plan) next() uintptr {
+	if p.program != nil {
+		return uintptr(4 + len(p.files))
+	}
+	return uintptr(3 + len(p.files))
+}
 
 // mounts makes the root directory with its mounts, and leaves all other mounts.
 func (p *plan) mounts(s *script) error {
@@ -215,8 +236,10 @@ func (p *plan) mounts(s *script) error {
 	s.add("leave the stage", unix.SYS_UMOUNT2, here, unix.MNT_DETACH)
 	s.add("enter the root", unix.SYS_CHDIR, s.text(p.spec.Process.Cwd))
 	s.add("open its own /dev/null", unix.SYS_OPENAT, atCWD, s.text(os.DevNull), unix.O_RDWR|unix.O_CLOEXEC)
-	for i := range uintptr(3) { // the previous one was opened by the maker
-		s.add("replace /dev/null", unix.SYS_DUP3, p.next(), i, 0)
+	for i, f := range p.stdio { // the previous one was opened by the maker
+		if f == nil {
+			s.add("replace /dev/null", unix.SYS_DUP3, p.next(), uintptr(i), 0)
+		}
 	}
 	s.add("close /dev/null", unix.SYS_CLOSE, p.next())
 	return nil

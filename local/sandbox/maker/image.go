@@ -61,6 +61,7 @@ const (
 // prepare writes the script that comes before the command's start.
 func (c *Command) prepare(s *script) {
 	s.add("hide itself", unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 0)
+	s.add("name itself", unix.SYS_PRCTL, unix.PR_SET_NAME, s.text("init"))
 	if len(c.Files) == 0 {
 		return
 	}
@@ -215,8 +216,16 @@ type ReportKind uint32
 const (
 	ReportFailedPrepare ReportKind = iota + 1 // the command isn't started: a file couldn't be written
 	ReportFailedCommand                       // the command couldn't be started
+	ReportPrepared                            // the files are written; the command waits for OrderGo
 	ReportStarted
 	ReportEnded // of the command; its background processes may still run
+)
+
+// Orders to init, one packet each. The second byte of OrderSignal is the signal.
+const (
+	OrderGo     = 'g' // start the command
+	OrderSignal = 's' // send a signal to the command's process group
+	OrderKill   = 'k' // kill everything in the cell
 )
 
 // A Report is init's. Its layout is that of struct report in init.c.

@@ -38,11 +38,24 @@ type cell struct {
 	maker  *os.File // the maker's end of the pipe
 	out    bytes.Buffer
 	copied chan error
+	waits  bool // next returns ReportPrepared, too
 }
 
 const cellUser = 1000
 
+// startCell starts a command in a cell.
 func startCell(t *testing.T, c Command) *cell {
+	t.Helper()
+	b := prepareCell(t, c)
+	// The order may wait in the socket. init may have ended, if it couldn't write a file.
+	if _, err := b.agent.Write([]byte{OrderGo}); err != nil && !errors.Is(err, unix.EPIPE) {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// prepareCell starts init, which waits before it starts the command.
+func prepareCell(t *testing.T, c Command) *cell {
 	t.Helper()
 	need.Sandboxes(t)
 	root := t.TempDir()
@@ -112,6 +125,9 @@ func (b *cell) next() Report {
 		if err != nil {
 			b.Fatalf("no report: %v (status %v, output %q)", err, b.cmd.ProcessState, b.out.String())
 		}
+	}
+	if got[0].Kind == ReportPrepared && !b.waits {
+		return b.next()
 	}
 	if got[0] != got[1] {
 		b.Errorf("the agent got %+v, the maker %+v", got[0], got[1])
@@ -238,4 +254,17 @@ func TestCellEndsWithItsAgent(t *testing.T) {
 	}
 	_ = b.agent.Close()
 	b.ended()
+}
+
+// An agent that the cell wasn't handed to has started nothing.
+func TestNothingStartsWithoutTheAgent(t *testing.T) {
+	b := prepareCell(t, shell("echo started"))
+	b.waits = true
+	if r := b.next(); r.Kind != ReportPrepared {
+		t.Fatalf("%+v: %v", r, b.plan.Failure(r))
+	}
+	_ = b.agent.Close()
+	if out := b.ended(); out != "" {
+		t.Errorf("it printed %q", out)
+	}
 }

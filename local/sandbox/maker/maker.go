@@ -81,10 +81,12 @@ var ErrUnborn = errors.New("no process starts in the sandbox's cgroup")
 type Sandbox struct {
 	ID       string
 	Spec     *specs.Spec
-	Image    *os.File   // its root: a detached mount with mapped owners, nil for the shared root
-	Files    []*os.File // the first process's descriptors, from 3 on
-	Join     []string   // version 1: directories of its cgroups, which the first process joins
-	Group    string     // version 2: directory of its cgroup, in which the first process starts
+	Image    *os.File    // its root: a detached mount with mapped owners, nil for the shared root
+	Stdio    [3]*os.File // the first process's descriptors 0 to 2; nil means /dev/null
+	Files    []*os.File  // those from 3 on
+	Program  *os.File    // executed instead of the file that the spec names; nil means that
+	Join     []string    // version 1: directories of its cgroups, which the first process joins
+	Group    string      // version 2: directory of its cgroup, in which the first process starts
 	Settings []Setting
 	// Check checks the first process, which waits meanwhile. The agent runs only after it returned
 	// nil.
@@ -179,7 +181,7 @@ var cloneFlags = map[specs.LinuxNamespaceType]uint64{
 // receives the process when it has executed the agent or ended. Its end of the channel to the maker
 // is closed then.
 func (m *Maker) clone(b Sandbox, extra []bind, its *os.File, s *script, done chan<- cloneResult) (err error) {
-	p := &plan{spec: b.Spec, files: b.Files, channel: its.Fd(), settings: b.Settings}
+	p := &plan{spec: b.Spec, stdio: b.Stdio, files: b.Files, program: b.Program, channel: its.Fd(), settings: b.Settings}
 	if p.masked, err = inspectMasked(b.Spec.Linux.MaskedPaths); err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ struct script { struct call *calls; uint64_t count; };
 struct plan { struct script prepare, command; };
 
 // Kinds of reports. image.go has the same numbers.
-enum { FAILED_PREPARE = 1, FAILED_COMMAND = 2, STARTED = 3, ENDED = 4 };
+enum { FAILED_PREPARE = 1, FAILED_COMMAND, PREPARED, STARTED, ENDED };
 
 struct report {
 	uint32_t kind;
@@ -36,8 +36,9 @@ struct report {
 	int64_t user, system, resident; // microseconds, and KiB of the largest process
 };
 
-// Orders of the agent, one packet each: the first byte is the kind, the second a signal.
-enum { SIGNAL = 's', KILL = 'k' };
+// Orders of the agent, one packet each: the first byte is the kind, the second a signal. The command starts at GO,
+// so an agent that the cell wasn't handed to has started nothing.
+enum { GO = 'g', SIGNAL = 's', KILL = 'k' };
 
 static inline __attribute__((always_inline)) long call(long n, long a, long b, long c, long d, long e, long f) {
 #if defined(__x86_64__)
@@ -159,6 +160,12 @@ __attribute__((noreturn, used)) void run(void) {
 		send(&failed);
 		leave(251);
 	}
+	send(&(struct report){.kind = PREPARED});
+	unsigned char order = 0;
+	long n;
+	do n = call(SYS_recvfrom, AGENT, (long)&order, 1, 0, 0, 0);
+	while (n == -EINTR);
+	if (n != 1 || order != GO) leave(0);
 	uint64_t child = 1ULL << (SIGCHLD - 1);
 	call(SYS_rt_sigprocmask, SIG_SETMASK, (long)&child, 0, sizeof child, 0, 0);
 	long children = call(SYS_signalfd4, -1, (long)&child, sizeof child, 0x80000 /* SFD_CLOEXEC */, 0, 0);
