@@ -43,19 +43,8 @@ type cell struct {
 
 const cellUser = 1000
 
-// startCell starts a command in a cell.
+// startCell starts init, which waits for OrderGo before it starts the command.
 func startCell(t *testing.T, c Command) *cell {
-	t.Helper()
-	b := prepareCell(t, c)
-	// The order may wait in the socket. init may have ended, if it couldn't write a file.
-	if _, err := b.agent.Write([]byte{OrderGo}); err != nil && !errors.Is(err, unix.EPIPE) {
-		t.Fatal(err)
-	}
-	return b
-}
-
-// prepareCell starts init, which waits before it starts the command.
-func prepareCell(t *testing.T, c Command) *cell {
 	t.Helper()
 	need.Sandboxes(t)
 	root := t.TempDir()
@@ -112,7 +101,8 @@ func prepareCell(t *testing.T, c Command) *cell {
 	return b
 }
 
-// next returns the agent's and the maker's next report, which must be equal.
+// next returns the agent's and the maker's next report, which must be equal. It starts the command when init
+// waits for that. An order before would make the kernel reset the socket if init fails.
 func (b *cell) next() Report {
 	b.Helper()
 	var got [2]Report
@@ -127,6 +117,9 @@ func (b *cell) next() Report {
 		}
 	}
 	if got[0].Kind == ReportPrepared && !b.waits {
+		if _, err := b.agent.Write([]byte{OrderGo}); err != nil {
+			b.Fatal(err)
+		}
 		return b.next()
 	}
 	if got[0] != got[1] {
@@ -258,7 +251,7 @@ func TestCellEndsWithItsAgent(t *testing.T) {
 
 // An agent that the cell wasn't handed to has started nothing.
 func TestNothingStartsWithoutTheAgent(t *testing.T) {
-	b := prepareCell(t, shell("echo started"))
+	b := startCell(t, shell("echo started"))
 	b.waits = true
 	if r := b.next(); r.Kind != ReportPrepared {
 		t.Fatalf("%+v: %v", r, b.plan.Failure(r))
