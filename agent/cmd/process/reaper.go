@@ -93,10 +93,7 @@ func (r *reaper) reapOne() bool {
 	p.usage.PeakMemory = max(p.usage.PeakMemory, usage.Maxrss<<10)
 	if leader {
 		delete(r.leaders, pid)
-		p.status = serve.Status{Code: status.ExitStatus()}
-		if status.Signaled() {
-			p.status = serve.Status{Signal: signalName(status.Signal())}
-		}
+		p.status = statusOf(status)
 		close(p.exited)
 	}
 	return true
@@ -143,6 +140,13 @@ func peek() (pid int, err error) {
 			return 0, errno
 		}
 	}
+}
+
+func statusOf(status unix.WaitStatus) serve.Status {
+	if status.Signaled() {
+		return serve.Status{Signal: signalName(status.Signal())}
+	}
+	return serve.Status{Code: status.ExitStatus()}
 }
 
 func signalName(signal syscall.Signal) string {

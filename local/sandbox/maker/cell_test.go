@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
 	"github.com/rockpool/rockpool/local/sandbox/maker"
 	"github.com/rockpool/rockpool/local/sandbox/spec"
@@ -79,7 +80,7 @@ func newWorld(t testing.TB) *world {
 }
 
 // run runs a command in a fresh cell, and returns its last report and its output.
-func (w *world) run(c maker.Command) (maker.Report, string) {
+func (w *world) run(c maker.Command) (agent.CellReport, string) {
 	w.Helper()
 	w.count++
 	resources := spec.Resources{CPUMHz: 2000, MemoryMiB: 64, Processes: 64, WorkspaceMiB: 64}
@@ -104,8 +105,8 @@ func (w *world) run(c maker.Command) (maker.Report, string) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	agent, theirs := os.NewFile(uintptr(ends[0]), "agent"), os.NewFile(uintptr(ends[1]), "theirs")
-	defer agent.Close()
+	socket, theirs := os.NewFile(uintptr(ends[0]), "agent"), os.NewFile(uintptr(ends[1]), "theirs")
+	defer socket.Close()
 	reports, report, err := os.Pipe()
 	if err != nil {
 		w.Fatal(err)
@@ -127,21 +128,21 @@ func (w *world) run(c maker.Command) (maker.Report, string) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	if _, err := agent.WriteString("g"); err != nil {
+	if _, err := socket.WriteString("g"); err != nil {
 		w.Fatal(err)
 	}
 	text, err := io.ReadAll(out)
 	if err != nil {
 		w.Fatal(err)
 	}
-	var last maker.Report
+	var last agent.CellReport
 	for {
-		b := make([]byte, maker.ReportSize)
+		b := make([]byte, agent.CellReportSize)
 		n, err := reports.Read(b)
 		if err != nil {
 			break
 		}
-		if last, err = maker.ParseReport(b[:n]); err != nil {
+		if last, err = agent.ParseCellReport(b[:n]); err != nil {
 			w.Fatal(err)
 		}
 		if f := plan.Failure(last); f != nil {
@@ -162,7 +163,7 @@ func TestCellIsAMachineOfItsOwn(t *testing.T) {
 		Files: []maker.File{{Path: "a", Content: []byte("hello\n")}},
 	}
 	r, out := w.run(c)
-	if r.Kind != maker.ReportEnded || r.Status.ExitStatus() != 3 {
+	if r.Kind != agent.CellEnded || r.Status.ExitStatus() != 3 {
 		t.Errorf("%+v", r)
 	}
 	t.Log(out)

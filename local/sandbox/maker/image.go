@@ -8,10 +8,11 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rockpool/rockpool/agent"
 )
 
 // imageAt is the address at which init maps an image; init.c has the same.
@@ -209,49 +210,6 @@ func NewPlan(c Command) (*Plan, error) {
 	return p, nil
 }
 
-// A ReportKind is what init reports; init.c has the same numbers.
-type ReportKind uint32
-
-// The kinds.
-const (
-	ReportFailedPrepare ReportKind = iota + 1 // the command isn't started: a file couldn't be written
-	ReportFailedCommand                       // the command couldn't be started
-	ReportPrepared                            // the files are written; the command waits for OrderGo
-	ReportStarted
-	ReportEnded // of the command; its background processes may still run
-)
-
-// Orders to init, one packet each. The second byte of OrderSignal is the signal.
-const (
-	OrderGo     = 'g' // start the command
-	OrderSignal = 's' // send a signal to the command's process group
-	OrderKill   = 'k' // kill everything in the cell
-)
-
-// A Report is init's. Its layout is that of struct report in init.c.
-type Report struct {
-	Kind                   ReportKind
-	Step, Errno            uint32
-	Status                 syscall.WaitStatus
-	User, System, Resident int64 // microseconds of the command and those that it waited for; KiB of the largest
-}
-
-// ReportSize is the size of a report in bytes.
-const ReportSize = int(unsafe.Sizeof(Report{}))
-
-// ParseReport parses a report.
-func ParseReport(b []byte) (r Report, err error) {
-	if len(b) != ReportSize {
-		return r, fmt.Errorf("init's report has %d bytes, not %d", len(b), ReportSize)
-	}
-	return *(*Report)(unsafe.Pointer(unsafe.SliceData(append([]byte(nil), b...)))), nil
-}
-
-// CPU returns the CPU time that a report has.
-func (r Report) CPU() (user, system time.Duration) {
-	return time.Duration(r.User) * time.Microsecond, time.Duration(r.System) * time.Microsecond
-}
-
 // A StepError is why a plan failed.
 type StepError struct {
 	Step  string
@@ -273,12 +231,12 @@ func (e *StepError) File() string {
 }
 
 // Failure returns the step that failed, nil if the report is no failure.
-func (p *Plan) Failure(r Report) *StepError {
+func (p *Plan) Failure(r agent.CellReport) *StepError {
 	var names []string
 	switch r.Kind {
-	case ReportFailedPrepare:
+	case agent.CellUnprepared:
 		names = p.names[0]
-	case ReportFailedCommand:
+	case agent.CellUnstarted:
 		names = p.names[1]
 	default:
 		return nil

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rockpool/rockpool/agent"
 	"github.com/rockpool/rockpool/test/need"
 )
 
@@ -34,16 +35,16 @@ type cell struct {
 	*testing.T
 	plan   *Plan
 	cmd    *exec.Cmd
-	agent  *os.File // the agent's end of the socket
+	socket *os.File // the agent's end of the socket
 	maker  *os.File // the maker's end of the pipe
 	out    bytes.Buffer
 	copied chan error
-	waits  bool // next returns ReportPrepared, too
+	waits  bool // next returns agent.CellPrepared, too
 }
 
 const cellUser = 1000
 
-// startCell starts init, which waits for OrderGo before it starts the command.
+// startCell starts init, which waits for agent.CellGo before it starts the command.
 func startCell(t *testing.T, c Command) *cell {
 	t.Helper()
 	need.Sandboxes(t)
@@ -70,7 +71,7 @@ func startCell(t *testing.T, c Command) *cell {
 		t.Fatal(err)
 	}
 	theirs := os.NewFile(uintptr(ends[1]), "socket")
-	b.agent = os.NewFile(uintptr(ends[0]), "socket")
+	b.socket = os.NewFile(uintptr(ends[0]), "socket")
 	maker, report, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +96,7 @@ func startCell(t *testing.T, c Command) *cell {
 		b.copied <- err
 	}()
 	t.Cleanup(func() {
-		_ = b.agent.Close()
+		_ = b.socket.Close()
 		_ = b.cmd.Wait()
 	})
 	return b
@@ -103,21 +104,21 @@ func startCell(t *testing.T, c Command) *cell {
 
 // next returns the agent's and the maker's next report, which must be equal. It starts the command when init
 // waits for that. An order before would make the kernel reset the socket if init fails.
-func (b *cell) next() Report {
+func (b *cell) next() agent.CellReport {
 	b.Helper()
-	var got [2]Report
-	for i, from := range []*os.File{b.agent, b.maker} {
-		text := make([]byte, ReportSize)
+	var got [2]agent.CellReport
+	for i, from := range []*os.File{b.socket, b.maker} {
+		text := make([]byte, agent.CellReportSize)
 		n, err := from.Read(text)
 		if err == nil {
-			got[i], err = ParseReport(text[:n])
+			got[i], err = agent.ParseCellReport(text[:n])
 		}
 		if err != nil {
 			b.Fatalf("no report: %v (status %v, output %q)", err, b.cmd.ProcessState, b.out.String())
 		}
 	}
-	if got[0].Kind == ReportPrepared && !b.waits {
-		if _, err := b.agent.Write([]byte{OrderGo}); err != nil {
+	if got[0].Kind == agent.CellPrepared && !b.waits {
+		if _, err := b.socket.Write([]byte{agent.CellGo}); err != nil {
 			b.Fatal(err)
 		}
 		return b.next()
@@ -152,11 +153,11 @@ func TestInitRunsACommand(t *testing.T) {
 		{Path: "empty/deep", Directory: true},
 	}
 	b := startCell(t, c)
-	if r := b.next(); r.Kind != ReportStarted {
+	if r := b.next(); r.Kind != agent.CellStarted {
 		t.Fatalf("%+v: %v", r, b.plan.Failure(r))
 	}
 	r := b.next()
-	if r.Kind != ReportEnded || r.Status.ExitStatus() != 7 || r.Resident == 0 {
+	if r.Kind != agent.CellEnded || r.Status.ExitStatus() != 7 || r.Resident == 0 {
 		t.Errorf("%+v, want an exit with code 7", r)
 	}
 	out := b.ended()
@@ -171,14 +172,14 @@ func TestInitNamesFailures(t *testing.T) {
 	for name, test := range map[string]struct {
 		files      []File
 		candidates []string
-		kind       ReportKind
+		kind       agent.CellReportKind
 		file       string
 		errno      syscall.Errno
 	}{
-		"no command":            {nil, []string{"/nonexistent/a", "/nonexistent/b"}, ReportFailedCommand, "", unix.ENOENT},
-		"not executable":        {nil, []string{"/nonexistent/a", "/etc/passwd"}, ReportFailedCommand, "", unix.EACCES},
-		"a file as a directory": {[]File{{Path: "a"}, {Path: "a/b"}}, nil, ReportFailedPrepare, "a", unix.ENOTDIR},
-		"a directory as a file": {[]File{{Path: "a/b"}, {Path: "a"}}, nil, ReportFailedPrepare, "a", unix.EISDIR},
+		"no command":            {nil, []string{"/nonexistent/a", "/nonexistent/b"}, agent.CellUnstarted, "", unix.ENOENT},
+		"not executable":        {nil, []string{"/nonexistent/a", "/etc/passwd"}, agent.CellUnstarted, "", unix.EACCES},
+		"a file as a directory": {[]File{{Path: "a"}, {Path: "a/b"}}, nil, agent.CellUnprepared, "a", unix.ENOTDIR},
+		"a directory as a file": {[]File{{Path: "a/b"}, {Path: "a"}}, nil, agent.CellUnprepared, "a", unix.EISDIR},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := shell("echo started")
@@ -222,16 +223,16 @@ func TestCellEndsWithItsCommand(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := startCell(t, shell(test.script))
-			if r := b.next(); r.Kind != ReportStarted {
+			if r := b.next(); r.Kind != agent.CellStarted {
 				t.Fatalf("%+v: %v", r, b.plan.Failure(r))
 			}
 			if test.order != "" {
-				if _, err := b.agent.WriteString(test.order); err != nil {
+				if _, err := b.socket.WriteString(test.order); err != nil {
 					t.Fatal(err)
 				}
 			}
 			r := b.next()
-			if r.Kind != ReportEnded || r.Status.Signaled() != (test.signal != 0) || test.signal != 0 && r.Status.Signal() != test.signal {
+			if r.Kind != agent.CellEnded || r.Status.Signaled() != (test.signal != 0) || test.signal != 0 && r.Status.Signal() != test.signal {
 				t.Errorf("got %+v, want signal %v", r, test.signal)
 			}
 			b.ended()
@@ -242,10 +243,10 @@ func TestCellEndsWithItsCommand(t *testing.T) {
 // A cell can't outlive its agent, whose end closes the socket.
 func TestCellEndsWithItsAgent(t *testing.T) {
 	b := startCell(t, shell("trap '' TERM HUP; echo started; sleep 1000"))
-	if r := b.next(); r.Kind != ReportStarted {
+	if r := b.next(); r.Kind != agent.CellStarted {
 		t.Fatalf("%+v: %v", r, b.plan.Failure(r))
 	}
-	_ = b.agent.Close()
+	_ = b.socket.Close()
 	b.ended()
 }
 
@@ -253,10 +254,10 @@ func TestCellEndsWithItsAgent(t *testing.T) {
 func TestNothingStartsWithoutTheAgent(t *testing.T) {
 	b := startCell(t, shell("echo started"))
 	b.waits = true
-	if r := b.next(); r.Kind != ReportPrepared {
+	if r := b.next(); r.Kind != agent.CellPrepared {
 		t.Fatalf("%+v: %v", r, b.plan.Failure(r))
 	}
-	_ = b.agent.Close()
+	_ = b.socket.Close()
 	if out := b.ended(); out != "" {
 		t.Errorf("it printed %q", out)
 	}
