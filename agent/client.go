@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -47,6 +48,13 @@ func StartExecution(ctx context.Context, conn net.Conn, start Start) (*Session, 
 		}
 	}
 	return openSession(ctx, conn, Request{Start: &start}, &Session{terminal: start.Terminal != nil})
+}
+
+// StartCell is like [StartExecution], for a command in a cell, whose descriptors the agent takes over: the socket,
+// stdout, stderr and, if start has one, stdin. The caller closes its own. Conn must be a Unix socket.
+func StartCell(ctx context.Context, conn net.Conn, start Start, files ...*os.File) (*Session, error) {
+	start.Cell = true
+	return openSession(ctx, conn, Request{Start: &start, files: files}, &Session{})
 }
 
 // AttachExecution continues an execution that was started before, from output offset attach.Offset.
@@ -97,7 +105,7 @@ func (x *exchange) roundTrip(request Request) (Response, error) {
 	if err != nil {
 		return Response{}, &Error{Code: ErrInvalid, Message: err.Error()}
 	}
-	if err := writeFrame(x.conn, frame); err != nil {
+	if err := writeWithFiles(x.conn, frame, request.files); err != nil {
 		return Response{}, err
 	}
 	body, err := x.expect(KindResponse)

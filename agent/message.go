@@ -1,6 +1,9 @@
 package agent
 
-import "time"
+import (
+	"os"
+	"time"
+)
 
 // Protocol is the version of the protocol. A server and its agents must have the same.
 const Protocol = 1
@@ -60,6 +63,8 @@ type Request struct {
 	Move     *Move         `json:"move,omitempty"`
 	Search   *Search       `json:"search,omitempty"`
 	Watch    *Watch        `json:"watch,omitempty"`
+
+	files []*os.File // sent with it
 }
 
 // A Response answers a Request.
@@ -113,6 +118,8 @@ type Start struct {
 	Terminal   *Size   `json:"terminal,omitempty"`   // descriptors 0 and 1 are a terminal of this size, 2 is a second one; implies Stdin
 	Limits     *Limits `json:"limits,omitempty"`     // resource limits of this command
 	Privileged bool    `json:"privileged,omitempty"` // run as root of the runner
+
+	Cell bool `json:"cell,omitempty"` // the command waits in a cell, whose descriptors come with the request
 
 	// Names of variables in Env that are only defaults. An agent that serves a container image
 	// replaces their values by the image's. An agent removes LANG if it is a default that names a

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"os"
 	"sync"
 	"time"
 
@@ -68,10 +69,14 @@ func newExecution(start agent.Start, budget *budget) *execution {
 }
 
 // begin starts the command. It must be called once. It closes x.ready.
-func (x *execution) begin(executor Executor) error {
+func (x *execution) begin(executor Executor, cell []*os.File) error {
 	defer close(x.ready)
 	x.at = time.Now()
-	x.process, x.err = executor.Start(x.start)
+	if x.start.Cell {
+		x.process, x.err = executor.Adopt(x.start, cell)
+	} else {
+		x.process, x.err = executor.Start(x.start)
+	}
 	if t := x.start.Terminal; t != nil && x.err == nil {
 		x.mu.Lock()
 		defer x.mu.Unlock()

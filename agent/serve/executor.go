@@ -10,6 +10,7 @@ package serve
 import (
 	"context"
 	"io"
+	"os"
 	"time"
 
 	"github.com/rockpool/rockpool/agent"
@@ -23,6 +24,8 @@ type Executor interface {
 	// if it is Privileged. The server itself enforces limits of time and output, and those that
 	// Measure serves for.
 	Start(start agent.Start) (Process, error)
+	// Adopt takes over the descriptors of a cell, whose command it starts. It closes them at an error.
+	Adopt(start agent.Start, cell []*os.File) (Process, error)
 	// Now returns the usage of the whole runner, including commands that have ended.
 	Now() agent.Used
 	// Warm returns when the interpreter and its modules are loaded.

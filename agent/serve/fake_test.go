@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -46,6 +47,10 @@ type fakeProcess struct {
 	status         serve.Status
 	measured       int            // how often what it uses was; guarded by the host's mu
 	background     sync.WaitGroup // what outlives the command
+}
+
+func (h *fakeHost) Adopt(agent.Start, []*os.File) (serve.Process, error) {
+	return nil, &agent.Error{Code: agent.ErrInternal, Message: "the fake has no cells"}
 }
 
 func (h *fakeHost) Start(start agent.Start) (serve.Process, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -107,9 +108,16 @@ func (s *Server) Handle(ctx context.Context, conn net.Conn) {
 
 // handle serves one stream. An [*agent.Error] that it returns must be sent as the response.
 func (s *Server) handle(conn net.Conn) error {
-	frames := agent.NewFrameReader(conn, agent.AgentSide)
+	reader := &agent.RequestReader{Conn: conn}
+	frames := agent.NewFrameReader(reader, agent.AgentSide)
 	_ = conn.SetReadDeadline(time.Now().Add(requestTimeout))
 	kind, body, err := frames.Next()
+	files := reader.Files()
+	defer func() { // those that nothing took over
+		for _, f := range files {
+			_ = f.Close()
+		}
+	}()
 	if err != nil || kind != agent.KindRequest {
 		return err
 	}
@@ -127,11 +135,16 @@ func (s *Server) handle(conn net.Conn) error {
 	if request.Protocol != agent.Protocol {
 		return &agent.Error{Code: agent.ErrIncompatible, Message: "the agent has another version of the protocol"}
 	}
-	return s.serve(conn, frames, request)
+	if request.Start != nil && request.Start.Cell {
+		cell := files
+		files = nil
+		return s.serve(conn, frames, request, cell)
+	}
+	return s.serve(conn, frames, request, nil)
 }
 
 // serve carries out a request. It returns errors that the client may see, and those of the stream.
-func (s *Server) serve(conn net.Conn, frames *agent.FrameReader, request agent.Request) error {
+func (s *Server) serve(conn net.Conn, frames *agent.FrameReader, request agent.Request, cell []*os.File) error {
 	hello, err := encode(agent.Response{})
 	if err != nil {
 		return s.visible(err)
@@ -140,7 +153,7 @@ func (s *Server) serve(conn net.Conn, frames *agent.FrameReader, request agent.R
 	case request.Ping != nil:
 		return s.respond(conn, agent.Response{Executions: s.known()})
 	case request.Start != nil:
-		x, err := s.start(*request.Start)
+		x, err := s.start(*request.Start, cell)
 		if err != nil {
 			return s.visible(err)
 		}
@@ -223,8 +236,17 @@ func (s *Server) known() (all []agent.Execution) {
 	return all
 }
 
-// start returns the execution with this id, and starts it if there is none.
-func (s *Server) start(start agent.Start) (*execution, error) {
+// start returns the execution with this id, and starts it if there is none. It takes over or closes the descriptors
+// of a cell.
+func (s *Server) start(start agent.Start, cell []*os.File) (*execution, error) {
+	given := false
+	defer func() {
+		for _, f := range cell {
+			if !given {
+				_ = f.Close()
+			}
+		}
+	}()
 	if err := check(start); err != nil {
 		return nil, err
 	}
@@ -239,7 +261,8 @@ func (s *Server) start(start agent.Start) (*execution, error) {
 	}
 	// The count of register ends after run's has begun, so that Close can't return in between.
 	defer s.running.Done()
-	if err := x.begin(s.executor); err != nil {
+	given = true
+	if err := x.begin(s.executor, cell); err != nil {
 		s.remove(x)
 		return nil, err
 	}

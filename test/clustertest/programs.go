@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,6 +33,10 @@ func newPrograms() *programs {
 }
 
 // Start implements serve.Executor.
+func (h *programs) Adopt(agent.Start, []*os.File) (serve.Process, error) {
+	return nil, &agent.Error{Code: agent.ErrInternal, Message: "the fake has no cells"}
+}
+
 func (h *programs) Start(start agent.Start) (serve.Process, error) {
 	argv := start.Argv
 	if n := len(argv); (n == 3 || n == 5) && argv[1] == "-c" { // a command line, or a script with one as its argument

@@ -73,6 +73,10 @@ func (e *executor) Start(start agent.Start) (serve.Process, error) {
 	return e.starter.Start(start, dir, candidates)
 }
 
+func (e *executor) Adopt(start agent.Start, cell []*os.File) (serve.Process, error) {
+	return process.Adopt(start, cell)
+}
+
 func (e *executor) Now() agent.Used { return e.starter.Now() }
 
 // Serve confines this process, and serves until the listener fails or a signal ends it. It always
