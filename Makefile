@@ -38,8 +38,12 @@ agent:
 		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO_BUILD) -ldflags='-s -w' -o agent/embedded/bin/agent-linux-$$arch ./agent/cmd || exit 1; \
 	done
 
+# Flags for a program without libraries, as small as possible.
+INIT := -std=gnu17 -Wall -Wextra -O2 -static -nostdlib -ffreestanding -fno-stack-protector -fno-tree-loop-distribute-patterns -fno-asynchronous-unwind-tables -Wl,--build-id=none,-z,noseparate-code,-s
+
 sandbox:
 	@echo 'build the sandbox helper'
+	@$${CC:-cc} $(INIT) -o local/sandbox/maker/bin/init local/sandbox/maker/init/init.c
 	@CGO_ENABLED=1 $(GO_BUILD) -ldflags='-s -w -extldflags=-static' -o local/sandbox/bin/rockpool-sandbox ./local/sandbox/cmd
 
 prober:

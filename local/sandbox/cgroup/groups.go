@@ -115,22 +115,27 @@ func (all Hierarchies) Check(pid int, path string, want Limits) (Groups, error) 
 	if err != nil {
 		return Groups{}, err
 	}
+	return g, g.verify(want)
+}
+
+// verify returns an error unless the kernel has exactly these limits.
+func (g Groups) verify(want Limits) error {
 	for _, c := range g.checks(want) {
 		if c.group.Dir == "" {
-			return Groups{}, fmt.Errorf("no cgroup tree has %s", c.file)
+			return fmt.Errorf("no cgroup tree has %s", c.file)
 		}
 		got, err := readFile(filepath.Join(c.group.Dir, c.file))
 		if os.IsNotExist(err) && c.optional {
 			continue
 		}
 		if err != nil {
-			return Groups{}, err
+			return err
 		}
 		if value := strings.TrimSpace(string(got)); value != c.want {
-			return Groups{}, fmt.Errorf("%s is %q, not %q", filepath.Join(c.group.Dir, c.file), value, c.want)
+			return fmt.Errorf("%s is %q, not %q", filepath.Join(c.group.Dir, c.file), value, c.want)
 		}
 	}
-	return g, nil
+	return nil
 }
 
 type check struct {

@@ -27,11 +27,13 @@ type server struct {
 	trees  cgroup.Hierarchies
 	ended  atomic.Bool // the other end is closed
 
-	opening sync.Mutex // guards maker; held while the maker is made
+	opening sync.Mutex // guards maker and init; held while the maker is made
 	maker   *maker.Maker
+	init    *os.File // the program of process 1 of cells
 
-	mu   sync.Mutex               // guards last
-	last map[string]chan struct{} // by sandbox: closed when its last order is done
+	mu    sync.Mutex               // guards the fields below
+	last  map[string]chan struct{} // by sandbox: closed when its last order is done
+	slots map[string]*slot         // of cells, by id
 }
 
 // serveMaker serves until the other end closes descriptor 3.
@@ -47,7 +49,7 @@ func serveMaker(config string) error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("make the process undumpable: %w", err)
 	}
-	s := &server{config: c, last: map[string]chan struct{}{}}
+	s := &server{config: c, last: map[string]chan struct{}{}, slots: map[string]*slot{}}
 	if s.trees, err = cgroup.Mounted(); err != nil {
 		return err
 	}
@@ -146,11 +148,13 @@ func (s *server) answer(order *helper.Order, files []*os.File) {
 	if len(files) == 0 {
 		return
 	}
-	answer, err := s.perform(order, files[1:])
+	answer, rights, err := s.perform(order, files[1:])
 	if err != nil {
 		answer = failed(err)
 	}
-	if !reply(files, answer) && err == nil && order.Command == helper.Create { // the client is gone
+	sent := reply(files, answer, rights...)
+	helper.CloseAll(rights)
+	if !sent && err == nil && (order.Command == helper.Create || order.Command == helper.Cell) { // the client is gone
 		_ = s.remove(order)
 	}
 	if errors.Is(err, maker.ErrUnclean) {
@@ -159,10 +163,18 @@ func (s *server) answer(order *helper.Order, files []*os.File) {
 	}
 }
 
-// reply sends the answer on the first descriptor, and reports whether it arrived.
-func reply(files []*os.File, answer helper.Answer) bool {
+// reply sends the answer, with descriptors, on the first descriptor, and reports whether it arrived.
+func reply(files []*os.File, answer helper.Answer, with ...*os.File) bool {
 	text, _ := json.Marshal(answer) // it can't fail
-	return len(files) > 0 && unix.Send(int(files[0].Fd()), text, unix.MSG_NOSIGNAL) == nil
+	var rights []byte
+	if len(with) > 0 {
+		fds := make([]int, len(with))
+		for i, f := range with {
+			fds[i] = int(f.Fd())
+		}
+		rights = unix.UnixRights(fds...)
+	}
+	return len(files) > 0 && unix.Sendmsg(int(files[0].Fd()), text, rights, nil, unix.MSG_NOSIGNAL) == nil
 }
 
 func failed(err error) helper.Answer {
@@ -171,31 +183,43 @@ func failed(err error) helper.Answer {
 }
 
 // perform performs an order. After a failed create it removes what is left.
-func (s *server) perform(order *helper.Order, files []*os.File) (answer helper.Answer, err error) {
-	switch {
-	case order.Command == helper.Remove:
-		return helper.Answer{}, s.remove(order)
-	case !order.ByMaker() || len(files) != 1:
-		return helper.Answer{}, fmt.Errorf("a maker doesn't serve %q with %d descriptors", order.Command, len(files))
-	}
+func (s *server) perform(order *helper.Order, files []*os.File) (answer helper.Answer, rights []*os.File, err error) {
 	c := s.config
 	c.Parent = order.Parent
-	if there, err := s.trees.Exists(c.Group(order.ID)); err != nil || there {
-		return helper.Answer{}, errors.Join(err, fmt.Errorf("sandbox %s exists already", order.ID))
+	switch {
+	case order.Command == helper.Remove:
+		return helper.Answer{}, nil, s.remove(order)
+	case order.Command == helper.EndCell:
+		answer, err = s.endCell(c, &order.Request)
+		return answer, nil, err
+	case !order.ByMaker() || len(files) != 1:
+		return helper.Answer{}, nil, fmt.Errorf("a maker doesn't serve %q with %d descriptors", order.Command, len(files))
 	}
 	by, err := s.open()
 	if err != nil {
-		return helper.Answer{}, err
+		return helper.Answer{}, nil, err
+	}
+	if order.Command == helper.Cell {
+		return s.cell(c, &order.Request, by, files[0])
+	}
+	if there, err := s.trees.Exists(c.Group(order.ID)); err != nil || there {
+		return helper.Answer{}, nil, errors.Join(err, fmt.Errorf("sandbox %s exists already", order.ID))
 	}
 	answer, err = makeSandbox(c, &order.Request, s.trees, by, files[0])
 	if err != nil {
-		return helper.Answer{}, errors.Join(err, s.remove(order))
+		return helper.Answer{}, nil, errors.Join(err, s.remove(order))
 	}
-	return answer, nil
+	return answer, nil, nil
 }
 
 // remove ends a sandbox's processes, then removes what is left of the sandbox.
 func (s *server) remove(order *helper.Order) error {
+	s.mu.Lock()
+	if sl := s.slots[order.ID]; sl != nil {
+		sl.counter.Close()
+		delete(s.slots, order.ID)
+	}
+	s.mu.Unlock()
 	if err := s.end(order.ID); err != nil {
 		return err
 	}

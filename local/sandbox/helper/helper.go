@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/rockpool/rockpool/local/network"
 	"github.com/rockpool/rockpool/local/sandbox/cgroup"
@@ -53,6 +54,10 @@ const (
 	Remove = "remove" // kill and remove one, in whatever state it is
 	Lease  = "lease"  // let a sandbox reach addresses that a name resolved to
 	Verify = "verify" // check that a sandbox's network rules are still those that it was made with
+
+	// Only for a maker. ID is a slot's. With Cell comes a plan (maker.NewPlan); the answer has the agent's descriptors.
+	Cell    = "cell"    // make a cell in a slot
+	EndCell = "endCell" // end it, and prove its slot empty
 
 	// Only for a listening helper, without an id:
 	Hello = "hello" // return where sandboxes are made
@@ -142,6 +147,8 @@ type Request struct {
 	Network *network.Request `json:"network,omitempty"`
 
 	Lease *network.Lease `json:"lease,omitempty"` // for Lease only
+
+	Stdin bool `json:"stdin,omitempty"` // for Cell only: the command has one
 }
 
 // An Answer is the result of a Request.
@@ -160,9 +167,25 @@ type Answer struct {
 	Network  *network.Offer `json:"network,omitempty"`
 	Runtimes []string       `json:"runtimes,omitempty"`
 
+	Cell *CellEnd `json:"cell,omitempty"` // for EndCell
+
 	// For Probe; see oci.Runtimes.Probe.
 	Version string `json:"version,omitempty"`
 	NoTime  bool   `json:"noTime,omitempty"`
+}
+
+// A CellEnd is what init reported to the maker, and what the kernel counted in the cell's slot.
+type CellEnd struct {
+	Ended  bool   `json:"ended,omitempty"`  // the command was started and has ended, with Status
+	Status uint32 `json:"status,omitempty"` // of wait4(2)
+	Failed uint32 `json:"failed,omitempty"` // an agent.CellReportKind: the plan failed, at Step with Errno
+	Step   uint32 `json:"step,omitempty"`
+	Errno  uint32 `json:"errno,omitempty"`
+
+	OOMKills   int64         `json:"oomKills,omitempty"`
+	Refused    int64         `json:"refused,omitempty"` // forks
+	CPU        time.Duration `json:"cpu,omitempty"`
+	PeakMemory int64         `json:"peakMemory,omitempty"` // bytes
 }
 
 // ValidID reports whether id can name a sandbox: 1 to 64 letters, digits, '_' and '-', starting
@@ -296,7 +319,12 @@ func (q Request) Check() error {
 		return fmt.Errorf("id %q must be 1 to 64 letters, digits, '_' and '-'", q.ID)
 	}
 	switch q.Command {
-	case Create:
+	case EndCell:
+		if (q != Request{Protocol: q.Protocol, Command: EndCell, ID: q.ID}) {
+			return errors.New("an endCell request must have only an id")
+		}
+		return nil
+	case Create, Cell:
 		return q.checkCreate()
 	case Remove:
 		if (q != Request{Protocol: q.Protocol, Command: Remove, ID: q.ID}) {

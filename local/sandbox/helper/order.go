@@ -24,7 +24,9 @@ type Order struct {
 }
 
 // ByMaker reports whether a maker can serve the request; other requests need a helper of their own.
-func (q Request) ByMaker() bool { return q.Command == Create && q.Runtime == "" }
+func (q Request) ByMaker() bool {
+	return q.Command == Create && q.Runtime == "" || q.Command == Cell || q.Command == EndCell
+}
 
 // ParseOrder parses one order, and checks it.
 func ParseOrder(text []byte) (*Order, error) {

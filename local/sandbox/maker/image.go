@@ -1,11 +1,14 @@
 package maker
 
 import (
+	"embed"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"unsafe"
@@ -246,4 +249,25 @@ func (p *Plan) Failure(r agent.CellReport) *StepError {
 		e.Step = names[r.Step]
 	}
 	return e
+}
+
+//go:embed all:bin
+var programs embed.FS
+
+// OpenInit returns init's program, open for reading. Close it.
+func OpenInit() (*os.File, error) {
+	text, err := programs.ReadFile("bin/init")
+	if err != nil {
+		return nil, errors.New("this rockpool-sandbox was built without init: run make build")
+	}
+	fd, err := unix.MemfdCreate("init", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("make init's file: %w", err)
+	}
+	written := os.NewFile(uintptr(fd), "init")
+	defer written.Close()
+	if _, err := written.Write(text); err != nil {
+		return nil, fmt.Errorf("write init: %w", err)
+	}
+	return os.Open("/proc/self/fd/" + strconv.Itoa(fd)) // a file that is open for writing can't be executed
 }
