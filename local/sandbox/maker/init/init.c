@@ -83,10 +83,11 @@ static int play(const struct script *s, struct report *failed) {
 	return 1;
 }
 
-// send sends a report. Neither receiver can block init: the agent's may be full, and then the maker's counts.
+// send sends a report, first to the maker: the agent's report may cause the end of this process. Neither receiver can
+// block init.
 static void send(const struct report *r) {
-	call(SYS_sendto, AGENT, (long)r, sizeof *r, 0x4040 /* MSG_DONTWAIT | MSG_NOSIGNAL */, 0, 0);
 	call(SYS_write, MAKER, (long)r, sizeof *r, 0, 0, 0);
+	call(SYS_sendto, AGENT, (long)r, sizeof *r, 0x4040 /* MSG_DONTWAIT | MSG_NOSIGNAL */, 0, 0);
 }
 
 static int64_t now(void) { // in milliseconds
