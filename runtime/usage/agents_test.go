@@ -92,17 +92,20 @@ func TestOnceASecond(t *testing.T) {
 	})
 }
 
+// someHang hangs in runners whose ids begin with h, and counts in others.
+func someHang(n int64, id runtime.RunnerID, conn net.Conn) {
+	if id[0] == 'h' {
+		hangs(n, id, conn)
+	} else {
+		counts(n, id, conn)
+	}
+}
+
 // TestWaitsAreBounded checks that no caller waits longer than a second, however many agents don't
 // answer. Other agents' answers arrive, and agents that failed aren't asked for a while.
 func TestWaitsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(n int64, id runtime.RunnerID, conn net.Conn) {
-			if id[0] == 'h' {
-				hangs(n, id, conn)
-			} else {
-				counts(n, id, conn)
-			}
-		})
+		w := newWorld(t, someHang)
 		defer w.close()
 		page := func(most time.Duration) (answers int64) {
 			var callers sync.WaitGroup
@@ -188,13 +191,7 @@ func TestASilentAgentKeepsItsLastAnswer(t *testing.T) {
 // agents that weren't asked are asked the next time.
 func TestSilentAgentsOfOneTenant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(n int64, id runtime.RunnerID, conn net.Conn) {
-			if id[0] == 'h' {
-				hangs(n, id, conn)
-			} else {
-				counts(n, id, conn)
-			}
-		})
+		w := newWorld(t, someHang)
 		defer w.close()
 		page := func() {
 			began := time.Now()
